@@ -18,6 +18,7 @@ __all__ = [
     "constant_of",
     "depends_on",
     "drawing",
+    "finds_nonfinite",
     "first_used",
     "has_loops",
     "in_own_function",
@@ -32,6 +33,7 @@ __all__ = [
 _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "StatelessShuffle",
           "StatelessParameterized", "StatelessSampleDistorted")  # fmt: skip
 _SEEDS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg")
+_FINITE = ("IsFinite", "IsInf", "IsNan")
 _LOOPS = ("While", "StatelessWhile")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
@@ -99,6 +101,11 @@ def runs_python(function: Any) -> bool:
 def has_loops(function: Any) -> bool:
     """Whether *function* has a loop, as a recurrent layer is one. Local."""
     return any(node.op in _LOOPS for node in _nodes(function))
+
+
+def finds_nonfinite(function: Any) -> bool:
+    """Whether *function* looks for NaN or infinity in a value. Local."""
+    return any(node.op in _FINITE for node in _nodes(function))
 
 
 def summarizes(function: Any) -> bool:

@@ -57,6 +57,11 @@ class Nonfinite:
         self._tell = tell
         self._tried = False
 
+    @property
+    def stops(self) -> bool:
+        """Whether the run stops at such a step."""
+        return self._policy == "stop"
+
     def begin(self) -> None:
         """Start a new step. Local."""
         self._tried = False

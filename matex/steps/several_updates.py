@@ -14,6 +14,7 @@ from matex.errors import TrainingError
 from matex.exchange import HostExchange, Layout
 from matex.partition.spans import size
 from matex.sources.interface import GlobalBatch
+from matex.steps.graph_inspection import finds_nonfinite
 from matex.steps.maker import Made
 from matex.steps.nonfinite import StepRedo, nonfinite_error
 from matex.steps.own_rows import OwnRows
@@ -203,14 +204,26 @@ class SeveralUpdates:
     def _connected(self) -> HostExchange:
         """The last exchange; the first call makes all exchanges."""
         if self._last is None or self._last is not self._step.last_exchange:
-            step = self._step
+            step, check = self._step, self._check_finite and not self._is_guarded()
 
             def make(layout: Layout) -> HostExchange:
-                return self._services.make_exchange(layout, self._check_finite)
+                return self._services.make_exchange(layout, check)
 
             step.exchanges.connect(make)
             assert step.layout is not None
             self._last = step.last_exchange = step.last_exchange or make(step.layout)
             for exchange in (*step.exchanges.made, self._last):
-                exchange.check_finite = self._check_finite
+                exchange.check_finite = check
         return self._last
+
+    def _is_guarded(self) -> bool:
+        """Whether the step itself looks for NaN in the gradients that its tapes compute.
+
+        A script that leaves out such an update goes on, unless the run was told what to do then.
+        """
+        step = self._step
+        return (
+            step.updates.at_tapes
+            and self._services.nonfinite.stops
+            and finds_nonfinite(step.quiet())
+        )

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 SHARED = [
     "gan-with-noise", "wasserstein-gan", "cycle-gan", "sharpness-aware", "synchronized",
     "moving-target", "alternating", "autoencoder", "clipped-gan", "clipped-autoencoder",
+    "guarded-autoencoder",
 ]  # fmt: skip
 ACROSS = ["gan-across-rows", "late-across-rows"]
 KINDS = [*SHARED, *ACROSS]

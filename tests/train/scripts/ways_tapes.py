@@ -54,6 +54,27 @@ def clipped_autoencoder():
     return outcome(model, model.optimizer)
 
 
+class GuardedAutoencoder(Autoencoder):
+    """Leaves out an update by gradients that are not numbers, as those of its second step."""
+
+    def train_step(self, data):
+        x = data[0] if isinstance(data, tuple) else data
+        with tf.GradientTape() as tape:
+            loss = ops.mean(ops.sum((self.decoder(self(x)) - x) ** 2, 1))
+            scaled = loss * tf.where(self.optimizer.iterations == 1, float("nan"), 1.0)
+        gradients = tape.gradient(scaled, self.trainable_weights)
+        is_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
+        left = [tf.where(is_finite, each, tf.zeros_like(each)) for each in gradients]
+        self.optimizer.apply(left, self.trainable_weights)
+        return {"loss": loss}
+
+
+def guarded_autoencoder():
+    model = GuardedAutoencoder()
+    model.compile(keras.optimizers.Adam(0.01))
+    return outcome(model, model.optimizer)
+
+
 class SharpnessAware(keras.Model):
     """Moves the weights to where the loss is larger, and applies the gradients of there."""
 
@@ -92,5 +113,6 @@ def sharpness_aware():
 KINDS = {
     "clipped-gan": clipped_gan,
     "clipped-autoencoder": clipped_autoencoder,
+    "guarded-autoencoder": guarded_autoencoder,
     "sharpness-aware": sharpness_aware,
 }
