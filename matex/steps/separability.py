@@ -127,7 +127,7 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
                 f"train_step does not add up over rows: the {value.name} is {value.figures} for "
                 f"{count} rows at once and for {cut} and {count - cut} of them added up"
             )
-    if forgetting or not traced or alone or not step.inseparable:
+    if forgetting or alone or not step.inseparable:
         return forgetting
     return f"train_step does not add up over rows: {step.inseparable}"
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from matex import keras_hooks
+from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
 from matex.steps.control import Control, control_spec
@@ -22,6 +23,7 @@ from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_separability import inseparable_in
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
+from matex.steps.user_code import attempted
 
 __all__ = ["Batch", "Step"]
 
@@ -215,7 +217,7 @@ class Step:
 
     @functools.cached_property
     def _quiet_graph(self) -> Any:
-        if not self._chance.differs_in_parts:
+        if not self._chance.differs_in_parts and not self.runs_eagerly:
             return self._functions.traced_contribution()
         quiet = keras_hooks.graph_of(self._quiet_contribution, *self._signature)
         return quiet.get_concrete_function()
@@ -224,11 +226,16 @@ class Step:
     def inseparable(self) -> str:
         """The reason why a gradient does not add up over rows, now or later; "" if it does. Local.
 
-        It is known of a step that is a graph.
+        It is found in the graph. A step that runs eagerly is traced for it, if it can be.
         """
-        graph = self._quiet_graph
         assert self.layout is not None
-        return inseparable_in(graph, graph.graph.outputs[: len(self.layout.gradients)])
+        count = len(self.layout.gradients)
+        try:
+            with attempted("train_step cannot be traced"):
+                graph = self._quiet_graph
+        except NotShareable:
+            return ""
+        return inseparable_in(graph, graph.graph.outputs[:count])
 
     @property
     def counted(self) -> list[Any]:

@@ -220,7 +220,9 @@ def network() -> keras.Model:
     return keras.Sequential([keras.Input((WIDTH,)), layers.Dense(8, "tanh"), layers.Dense(SIZE)])
 
 
-def reason_in_a_fit(loss: Loss, metric: keras.metrics.Metric | None = None) -> str:
+def reason_in_a_fit(
+    loss: Loss, metric: keras.metrics.Metric | None = None, *, run_eagerly: bool = False
+) -> str:
     class Trained(keras.Model):
         def train_step(self, data: Any) -> dict[str, Any]:
             x, y = data
@@ -235,7 +237,7 @@ def reason_in_a_fit(loss: Loss, metric: keras.metrics.Metric | None = None) -> s
     inner = network()
     model = Trained(inner.inputs, inner.outputs)
     model.counted = metric
-    model.compile(keras.optimizers.SGD(0.1))
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=run_eagerly)
     keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
     return find_inseparable(Step(model, SIGNATURE), batch())
 
@@ -299,6 +301,18 @@ def test_what_looks_across_rows_is_found(name: str, place: str) -> None:
 @pytest.mark.parametrize("name", slow.all_but(["below-a-threshold", "times-a-variable"], LATER))
 def test_what_will_look_across_rows_is_found(name: str, place: str) -> None:
     assert "of a sum over rows" in REASONS[place](LATER[name])
+
+
+def test_a_step_that_runs_eagerly_is_searched_as_well() -> None:
+    def later(y: Any, p: Any) -> Any:
+        return tf.reduce_mean(rowwise(y, p)) + ZERO * ACROSS["contrast"](y, p)
+
+    def of_numbers(y: Any, p: Any) -> Any:
+        return tf.reduce_mean(rowwise(y, p)) * float(p.shape[0] is not None and p.numpy().size > 0)
+
+    assert "combines rows" in reason_in_a_fit(later, run_eagerly=True)
+    assert reason_in_a_fit(BY_ROW["squares"], run_eagerly=True) == ""
+    assert reason_in_a_fit(of_numbers, run_eagerly=True) == ""  # and cannot be traced
 
 
 # The number of a row in the batch is no operation on rows.
