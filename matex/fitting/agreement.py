@@ -17,20 +17,34 @@ __all__ = ["check_alike", "check_equal", "check_hashes"]
 
 
 def check_alike(
-    communicator: ft.Communicator, model: Any, source: Source, batch_size: int, *, number: int
+    communicator: ft.Communicator,
+    model: Any,
+    source: Source,
+    batch_size: int,
+    *,
+    number: int,
+    epochs: int,
+    steps: int | None,
 ) -> None:
     """Check that all ranks are about to make the same fit; collective.
+
+    Args:
+        number: number of the fit in the script, from 0.
+        epochs: number of epochs that the script gave.
+        steps: number of steps of an epoch that it gave, or None.
 
     Raises:
         InputError: they are not; on every rank.
     """
     samples = -1 if source.samples is None else source.samples
-    mine = [samples, batch_size, keras_hooks.parameters(model), number]
+    parameters = keras_hooks.parameters(model)
+    mine = [samples, batch_size, parameters, number, epochs, -1 if steps is None else steps]
     gathered = communicator.allgather(np.array(mine, np.int64))
     for rank, row in zip(gathered.ranks, gathered.rows, strict=True):
         if (row != gathered.rows[0]).any():
             raise InputError(
-                "all ranks must call fit alike: (samples, batch size, parameters, which fit). "
+                "all ranks must call fit alike: (samples, batch size, parameters, which fit, "
+                "epochs, steps per epoch; -1 if unknown). "
                 f"Received: {gathered.rows[0].tolist()} on rank {gathered.ranks[0]}, "
                 f"{row.tolist()} on rank {rank}"
             )

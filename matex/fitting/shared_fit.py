@@ -95,7 +95,15 @@ def begin_shared(
     plan.resolve(source, seed=fit.checkpoint.seed.own, epochs=fit.arguments["epochs"])
     compiled = compiled_step(run, model, source, plan)
     batch_size = given["batch_size"] or BATCH_SIZE
-    check_alike(run.communicator, model, source, batch_size, number=fit.number)
+    check_alike(
+        run.communicator,
+        model,
+        source,
+        batch_size,
+        number=fit.number,
+        epochs=fit.arguments["epochs"],
+        steps=fit.arguments["steps_per_epoch"],
+    )
     engine = StepEngine(
         run,
         model,

@@ -29,6 +29,15 @@ def test_different_calls_end_the_run(case: str, first: str, others: str, tmp_pat
     assert outcome.summary["status"] == "failed"
 
 
+def test_a_fit_of_other_epochs_ends_the_run(tmp_path: Path) -> None:
+    outcome = matex_run(tmp_path, "part_ways.py", "fits-longer-on-one", ranks=2)
+    assert outcome.status == 1
+    assert "all ranks must call fit alike: (samples, batch size, parameters, " in outcome.stderr
+    assert "0, 3, -1] on rank 0" in outcome.stderr
+    assert "0, 2, -1] on rank 1" in outcome.stderr
+    assert outcome.summary["status"] == "failed"
+
+
 @pytest.mark.parametrize("case", ["eager-caught-all"])
 def test_an_exception_that_all_ranks_catch_changes_nothing(case: str, tmp_path: Path) -> None:
     plain = execute([sys.executable, SCRIPTS / "part_ways.py", case], directory=tmp_path)
