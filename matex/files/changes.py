@@ -234,6 +234,6 @@ def change_folder(view: FileView, path: str, call: Call) -> None:
     there = view.found(path)
     if there is None:
         raise missing(path)
-    there = path if real.isdir(path) else there
     call(there)
+    view.entered = path
     view.folder = None if there == path else path

@@ -76,7 +76,16 @@ def getcwd(files: Files) -> Any:
     @functools.wraps(original)
     def getcwd() -> str:
         view = files.view()
-        return original() if view is None or view.folder is None else view.folder
+        if view is None:
+            return original()
+        if view.folder is None:
+            try:
+                return original()
+            except FileNotFoundError:
+                if view.leads or view.entered is None:
+                    raise
+                view.folder = view.entered  # the leader has removed it already
+        return view.folder
 
     return getcwd
 

@@ -50,7 +50,8 @@ class FileView:
         self.links: dict[str, str] = {}
         #: Files of others that are kept open, by descriptor.
         self.held: dict[str, int] = {}
-        #: Working directory, if it is only in this rank's tree.
+        #: Working directory that the script changed to; and the same if the real one is another.
+        self.entered: str | None = None
         self.folder: str | None = None
         self._folders = RealFolders()
         self._past: dict[str, str] = {}
@@ -172,9 +173,8 @@ class FileView:
         """
         place, there = self.at(path, lambda place: (place, real.listdir(place)))
         listed = there if place == path else real.names(path)
-        known = {*listed, *there}
-        if self.is_mirrored(path):
-            known.update(real.names(ALIAS + path))
+        own = real.names(ALIAS + path) if self.is_mirrored(path) else []
+        known = {*listed, *there, *own}
         if self.ledger is not None:
             known |= self.ledger.names(path)
         seen = {name for name in known if self.exists(os.path.join(path, name))}

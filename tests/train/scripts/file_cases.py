@@ -338,6 +338,21 @@ def paths():
 
 
 @case
+def entered():
+    """A working folder that is made anew, which the leader does before or after the others."""
+    begun, r = os.getcwd(), []
+    folder = os.path.join(begun, "anew")
+    for number in range(40):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        os.chdir(folder)
+        open("number.txt", "w").write(str(number))
+        r = [os.path.basename(os.getcwd()), os.listdir(), open("number.txt").read()]
+    os.chdir(begun)
+    return r
+
+
+@case
 def temps():
     with tempfile.TemporaryDirectory() as d:
         open(d + "/x", "w").write("1")
