@@ -59,12 +59,20 @@ def _where(error: BaseException, script: Path | None) -> str:
         return f"{Path(error.filename).name}, line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     if script is not None:
-        folder = script.resolve().parent
-        own = [f for f in frames if folder in Path(f.filename).resolve().parents]
+        folder = _resolved(script).parent
+        own = [f for f in frames if folder in _resolved(Path(f.filename)).parents]
         frames = traceback.StackSummary([f for f in own if "site-packages" not in f.filename])
     if not frames:
         return ""
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+
+
+def _resolved(path: Path) -> Path:
+    """Absolute *path* without links, or *path* itself where the working directory is gone."""
+    try:
+        return path.resolve()
+    except FileNotFoundError:
+        return path
 
 
 def advice(error: str) -> str:

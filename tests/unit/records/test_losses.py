@@ -39,6 +39,15 @@ def test_an_exception_out_of_the_script_is_its_own_and_has_a_place() -> None:
     assert told_of(syntax, "SyntaxError")["where"] == "train.py, line 7"
 
 
+def test_it_is_told_where_the_working_directory_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    told = told_of(raised(KeyError("x")), "KeyError: 'x'", script=Path("train.py"))
+    assert (told["cause"], told["error"]) == ("script", "KeyError: 'x'")
+
+
 @pytest.mark.parametrize(
     ("error", "reason", "cause"),
     [
