@@ -30,10 +30,31 @@ _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _ALIKE = ("OnesLike", "ZerosLike")  # of the shape of rows, and of none of their values
 
 
+_LINEAR = ("Add", "AddN", "AddV2", "BiasAdd", "Cast", "Identity", "Neg", "PreventGradient",
+           "StopGradient", "Sub")  # fmt: skip
+_MULTIPLIED = ("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv")
+_NONLINEAR = (
+    *_ELEMENTWISE.difference(_LINEAR, _MULTIPLIED), *_CROSS_ENTROPIES, "EuclideanNorm", "L2Loss",
+    "LogSoftmax", "Max", "MaxPool", "Min", "Prod", "Softmax", "TopKV2",
+)  # fmt: skip
+
+
 def rows_made(operation: Any, given: list[RowPlace | None]) -> RowEffect:
     """Effect of *operation* on inputs whose rows are *given*, None for inputs without rows."""
     if operation.type in _ALIKE:
         return RowEffect(None)
+    place, mixes = _effect(operation, given)
+    if not any(rows is not None and rows.is_sum for rows in given):
+        if not mixes or operation.type not in _LINEAR:
+            return RowEffect(place, mixes)
+        return RowEffect((place or OPEN)._replace(is_sum=True))
+    place = None if place is None else place._replace(is_sum=True)
+    if operation.type in (*_MULTIPLIED, *_PRODUCTS, "Einsum"):
+        return RowEffect(place, sum(rows is not None for rows in given) > 1)
+    return RowEffect(place, operation.type in _NONLINEAR)
+
+
+def _effect(operation: Any, given: list[RowPlace | None]) -> RowEffect:
     for kinds, of_several in _OF_SEVERAL.items():
         if operation.type in kinds:
             return of_several(operation, given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from matex import keras_hooks
 from matex.keras_hooks.batch_moments import MOMENTS
 from matex.steps.branches import (
     BRANCHES,
@@ -36,10 +37,17 @@ def mixed_rows(function: Any, gradients: list[Any] | None = None) -> str:
         gradients: tensors of its graph; by default those that are exchanged in the graph.
     """
     graph = function.graph
-    rows = len(graph.inputs) - len(function.captured_inputs) - 1
-    inputs = [BATCH] * rows + [None] * (len(graph.inputs) - rows)
+    *batch, _ = function.structured_input_signature[0]
+    inputs = [place for spec in keras_hooks.flatten(batch) for place in _places_in(spec)]
+    inputs += [None] * (len(graph.inputs) - len(inputs))
     found = _RowSearch(graph, inputs, results_of(function, gradients)).found
     return found and f"{found} combines rows of the batch with others"
+
+
+def _places_in(spec: Any) -> list[RowPlace | None]:
+    """Places of rows in the tensors of which one of *spec* consists; open if it is not dense."""
+    components = [] if spec is None else keras_hooks.components_of(spec)
+    return [BATCH] if components == [spec] else [OPEN] * len(components)
 
 
 class _RowSearch:
@@ -98,7 +106,9 @@ class _RowSearch:
 def _either(rows: Iterable[RowPlace | None]) -> RowPlace | None:
     """The rows in the result of a branch, of several that have *rows*."""
     some = {one for one in rows if one is not None}
-    return (some.pop() if len(some) == 1 else OPEN) if some else None
+    if len(some) > 1:
+        return OPEN._replace(is_sum=any(one.is_sum for one in some))
+    return some.pop() if some else None
 
 
 def _is_known(operation: Any) -> bool:

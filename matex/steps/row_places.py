@@ -22,6 +22,8 @@ class RowPlace(NamedTuple):
     """Axis of the rows; None if it is open."""
     order: tuple[Any, ...] | None
     """What was done to the order of the batch; None if it is open."""
+    is_sum: bool = False
+    """Whether they are sums of different rows, of which only a linear function adds up."""
 
 
 BATCH = RowPlace(0, ())

@@ -43,7 +43,7 @@ MIXES: dict[str, Value] = {
     "likeness-by-einsum": lambda x, y: mean(tf.einsum("id,jd->ij", x, x)),
     "likeness-by-batches": lambda x, y: mean(tf.matmul(x[None], x[None], adjoint_b=True)),
     "attention-across": lambda x, y: mean(tf.einsum("bqd,bkd->bqk", x[None], x[None])),
-    "pairs": lambda x, y: mean(x[:, None] - x[None]),
+    "pairs": lambda x, y: mean((x[:, None] - x[None]) ** 2),
     "pairs-of-classes": lambda x, y: mean(tf.cast(y[:, None] == y[None], tf.float32)),
     "column-beside-rows": lambda x, y: mean((x[:, :1] - y) ** 2),
     "reversed": lambda x, y: mean((0.7 * x + 0.3 * tf.reverse(x, [0])) ** 2),
@@ -65,9 +65,14 @@ MIXES: dict[str, Value] = {
     "in-a-branch": lambda x, y: tf.cond(
         LATER > 0, lambda: mean(x * tf.reverse(x, [0])), lambda: mean(x)
     ),
+    "after-a-branch": lambda x, y: mean(
+        tf.cond(LATER > 0, lambda: 0.7 * x + 0.3 * tf.reverse(x, [0]), lambda: x) ** 2
+    ),
     "in-a-function": lambda x, y: mean(tf.function(lambda a: a - tf.reverse(a, [0]))(x) ** 2),
 }  # fmt: skip
 KEEPS: dict[str, Value] = {
+    "sum-of-pairs": lambda x, y: mean(x[:, :1] ** 2 + 0.1 * y),
+    "sum-of-orders": lambda x, y: mean(tf.matmul(x + tf.reverse(x, [0]), tf.ones((WIDTH, 2)))),
     "one-loss-a-row": lambda x, y: mean((tf.reduce_sum(x, 1) - y) ** 2),
     "weights-of-rows": lambda x, y: mean(x * y[:, None]),
     "covariance": lambda x, y: tf.matmul(x, x, transpose_a=True),
