@@ -28,10 +28,8 @@ _ELEMENTWISE = frozenset((
 _CROSS_ENTROPIES = ("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _ALIKE = ("OnesLike", "ZerosLike")  # of the shape of rows, and of none of their values
-
-
-_LINEAR = ("Add", "AddN", "AddV2", "BiasAdd", "Cast", "Identity", "Neg", "PreventGradient",
-           "StopGradient", "Sub")  # fmt: skip
+_LINEAR = ("Add", "AddN", "AddV2", "BiasAdd", "Cast", "CheckNumerics", "Identity", "Neg",
+           "PreventGradient", "StopGradient", "Sub")  # fmt: skip
 _MULTIPLIED = ("Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv")
 _NONLINEAR = (
     *_ELEMENTWISE.difference(_LINEAR, _MULTIPLIED), *_CROSS_ENTROPIES, "EuclideanNorm", "L2Loss",
@@ -44,17 +42,19 @@ def rows_made(operation: Any, given: list[RowPlace | None]) -> RowEffect:
     if operation.type in _ALIKE:
         return RowEffect(None)
     place, mixes = _effect(operation, given)
-    if not any(rows is not None and rows.is_sum for rows in given):
-        if not mixes or operation.type not in _LINEAR:
-            return RowEffect(place, mixes)
-        return RowEffect((place or OPEN)._replace(is_sum=True))
-    place = None if place is None else place._replace(is_sum=True)
-    if operation.type in (*_MULTIPLIED, *_PRODUCTS, "Einsum"):
-        return RowEffect(place, sum(rows is not None for rows in given) > 1)
-    return RowEffect(place, operation.type in _NONLINEAR)
+    is_linear = operation.type in _LINEAR
+    takes_sum = any(rows is not None and rows.is_sum for rows in given)
+    if place is not None and (takes_sum or (mixes and is_linear)):
+        place = place._replace(is_sum=True)
+    if takes_sum and operation.type in (*_MULTIPLIED, *_PRODUCTS, "Einsum"):
+        mixes |= sum(rows is not None for rows in given) > 1
+    elif takes_sum:
+        mixes |= operation.type in _NONLINEAR
+    return RowEffect(place, mixes and not is_linear)
 
 
 def _effect(operation: Any, given: list[RowPlace | None]) -> RowEffect:
+    """Effect of *operation*, whatever it does to sums of different rows."""
     for kinds, of_several in _OF_SEVERAL.items():
         if operation.type in kinds:
             return of_several(operation, given)
