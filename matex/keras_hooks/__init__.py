@@ -2,6 +2,7 @@
 
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.batch_moments import moments_over_ranks, normalizations
+from matex.keras_hooks.building import build, build_optimizer
 from matex.keras_hooks.callbacks import (
     add_epochs,
     callback_state,
@@ -62,8 +63,6 @@ from matex.keras_hooks.limits import most_epochs, most_steps, watch_environment
 from matex.keras_hooks.loss_sums import check_reductions, mean_losses_only, shared_losses
 from matex.keras_hooks.metrics import Results, flat_logs, recorded_results, weighted_batch_metrics
 from matex.keras_hooks.models import (
-    build,
-    build_optimizer,
     changing_variables,
     described,
     first_epoch,

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.framework import random_seed
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from matex.errors import InputError
 
@@ -25,6 +26,7 @@ __all__ = [
     "pack_arguments",
     "repeated",
     "told_of_variables",
+    "variables_with_values",
     "watch_functions",
     "with_functions_inline",
 ]
@@ -177,3 +179,16 @@ def pack_arguments(structure: Any, leaves: list[Any]) -> Any:
 def repeated(scalar: Any, rows: int) -> Any:
     """A tensor of as many *rows*, each of which is *scalar*."""
     return tf.repeat(scalar, rows)
+
+
+@contextlib.contextmanager
+def variables_with_values() -> Iterator[None]:
+    """Context of a trace whose new variables have values even if it fails later."""
+
+    def creator(make: Callable[..., Any], **arguments: Any) -> Any:
+        if not callable(arguments.get("initial_value")):  # it may be computed in the trace
+            return make(**arguments)
+        return ResourceVariable(**arguments)
+
+    with tf.variable_creator_scope(creator):
+        yield

@@ -8,7 +8,19 @@ from typing import Any
 
 import keras
 
-__all__ = ["Results", "flat_logs", "recorded_results", "replaced", "weighted_batch_metrics"]
+__all__ = [
+    "Results",
+    "flat_logs",
+    "is_chosen_by_shapes",
+    "pass_over_reset",
+    "recorded_results",
+    "replaced",
+    "reset_as_ever",
+    "set_aside",
+    "unbuilt_of",
+    "until_metrics_are_made",
+    "weighted_batch_metrics",
+]
 
 
 def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,3 +136,71 @@ def replaced(objects: list[Any], name: str, make: Callable[[Any], Any]) -> Itera
             object.__setattr__(each, name, make(each))
             stack.callback(object.__delattr__, each, name)
         yield
+
+
+_RESET = "reset_state"
+_CHOSEN_BY_SHAPES = ("accuracy", "acc", "crossentropy", "ce")
+
+
+class _MadeError(BaseException):
+    """The end of a step that was run for its metrics: no error, which the step might catch."""
+
+
+@contextlib.contextmanager
+def until_metrics_are_made(model: Any) -> Iterator[None]:
+    """Context of a step that runs eagerly, and ends where Keras has made the compiled metrics.
+
+    They have then counted nothing yet.
+    """
+    metrics = model._compile_metrics
+    if metrics is None or metrics.built:
+        yield
+        return
+    make = metrics.build
+
+    def made(*args: Any, **kwargs: Any) -> None:
+        make(*args, **kwargs)
+        raise _MadeError
+
+    object.__setattr__(metrics, "build", made)
+    try:
+        with contextlib.suppress(_MadeError):
+            yield
+    finally:
+        object.__delattr__(metrics, "build")
+
+
+def is_chosen_by_shapes(lazy: Any) -> bool:
+    """Whether a name that ``compile`` was given for *lazy* stands for several metrics or losses."""
+    kept = ("_user_loss", "_user_metrics", "_user_weighted_metrics")
+    names = keras.tree.flatten([getattr(lazy, name, None) for name in kept])
+    return any(str(name).lower() in _CHOSEN_BY_SHAPES for name in names)
+
+
+def unbuilt_of(model: Any) -> list[Any]:
+    """Metrics and losses that ``compile`` was given and Keras has not made yet."""
+    lazy = (model._compile_loss, model._compile_metrics)
+    return [one for one in lazy if one is not None and not one.built]
+
+
+@contextlib.contextmanager
+def set_aside(lazy: list[Any]) -> Iterator[None]:
+    """Context in which Keras takes *lazy* metrics and losses for built."""
+    for one in lazy:
+        one.built = True
+    try:
+        yield
+    finally:
+        for one in lazy:
+            one.built = False
+
+
+def pass_over_reset(metrics: Any) -> None:
+    """Skip the next reset of *metrics* if it is that of the fit's first epoch."""
+    object.__setattr__(metrics, _RESET, lambda: reset_as_ever(metrics))
+
+
+def reset_as_ever(metrics: Any) -> None:
+    """Make *metrics* follow every reset again."""
+    if _RESET in vars(metrics):
+        object.__delattr__(metrics, _RESET)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -12,19 +12,21 @@ from keras.src.backend.common import global_state
 from keras.src.models.functional import Functional
 
 from matex.errors import NotShareable, Unsupported
-from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
+from matex.keras_hooks.metrics import reset_as_ever, unbuilt_of
 
 __all__ = [
-    "build",
-    "build_optimizer",
     "changing_variables",
     "first_epoch",
     "flat_layers",
+    "has_all_variables",
+    "has_own_train_step",
+    "is_complete",
     "is_graph",
     "is_precise",
     "layers_with_weights",
     "metric_variables",
     "parameters",
+    "parts_of",
     "refuse",
     "refuse_scopes",
     "seed_variables",
@@ -45,124 +47,6 @@ def described(description: Any, known: dict[str, Any], *, allows_code: bool) -> 
     return keras.saving.deserialize_keras_object(
         description, custom_objects=known, safe_mode=not allows_code
     )
-
-
-_RESET = "reset_state"
-
-
-def build(
-    model: Any, data: Any, *, for_fit: bool = False, trace: Callable[[Any], None] | None = None
-) -> None:
-    """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
-
-    Args:
-        data: batch that ``train_step`` gets, or ``tf.TensorSpec`` in its place.
-        for_fit: whether Keras is about to reset the metrics of a fit; off by default. Where they
-            have no variables yet that does nothing, so those that are made here keep what they
-            begin with, which need not be what they are reset to.
-        trace: function that traces the script's own ``train_step`` on *data*. Keras makes metrics
-            and losses by the targets and predictions that the step gives them, which need not be
-            those of the data: labels may be smoothed or mixed in it. None by default.
-
-    Raises:
-        NotShareable: only a custom train step can call the model.
-    """
-    if model.optimizer is None:
-        raise Unsupported(
-            "fit on several ranks wants a model compiled with an optimizer. Received: none"
-        )
-    metrics = model._compile_metrics
-    is_new = metrics is not None and not metrics.built
-    try:
-        if trace is not None and _has_own_train_step(model) and _unbuilt_of(model):
-            if not all(part.built for part in _parts_of(model)):
-                with _set_aside(_unbuilt_of(model)):
-                    model._symbolic_build(data_batch=data)
-            trace(data)
-        if not _is_complete(model):
-            with noted_setting(model.optimizer):
-                model._symbolic_build(data_batch=data)
-    # Keras's message for any error in call(): since 3.15 a ValueError is kept. If it is the
-    # script's mistake, its train step raises it again, as in plain Keras.
-    except (RuntimeError, ValueError) as error:
-        if not (_has_own_train_step(model) and _has_all_variables(model)):
-            raise NotShareable(
-                f"{type(model).__name__} cannot be built from its data before training"
-            ) from error
-    if for_fit and is_new:
-        _pass_over_reset(metrics)
-    build_optimizer(model)
-
-
-def _has_own_train_step(model: Any) -> bool:
-    """Whether the script wrote the ``train_step`` of *model*."""
-    return type(model).train_step is not keras.Model.train_step or "train_step" in vars(model)
-
-
-def _unbuilt_of(model: Any) -> list[Any]:
-    """Metrics and losses that ``compile`` was given and Keras has not made yet."""
-    lazy = (model._compile_loss, model._compile_metrics)
-    return [one for one in lazy if one is not None and not one.built]
-
-
-@contextlib.contextmanager
-def _set_aside(lazy: list[Any]) -> Iterator[None]:
-    """Context in which Keras takes *lazy* metrics and losses for built."""
-    for one in lazy:
-        one.built = True
-    try:
-        yield
-    finally:
-        for one in lazy:
-            one.built = False
-
-
-def _pass_over_reset(metrics: Any) -> None:
-    """Skip the next reset of *metrics* if it is that of the fit's first epoch."""
-    object.__setattr__(metrics, _RESET, lambda: _reset_as_ever(metrics))
-
-
-def _reset_as_ever(metrics: Any) -> None:
-    if _RESET in vars(metrics):
-        object.__delattr__(metrics, _RESET)
-
-
-def build_optimizer(model: Any) -> None:
-    """Create the variables of *model*'s optimizer, if it is the only one.
-
-    If there are others it may be Keras's default, which the script does not use; the optimizers
-    that it uses get their variables when the step is traced.
-    """
-    if not model.optimizer.built and len(optimizers_of(model)) == 1:
-        build_for(model.optimizer, model.trainable_variables)
-
-
-def _is_complete(model: Any) -> bool:
-    """Whether *model* only holds layers with all their variables, and cannot be called.
-
-    So are the models of many train steps: an encoder and a decoder, a teacher and a student.
-    """
-    cannot_be_called = type(model).call in (keras.Model.call, keras.layers.Layer.call)
-    return cannot_be_called and _has_all_variables(model)
-
-
-def _has_all_variables(model: Any) -> bool:
-    """Whether the layers of *model* and its metrics are built, and it makes no more variables.
-
-    A train step of the script's may call them otherwise than the model's ``call`` does.
-    """
-    parts = _parts_of(model)
-    return (
-        type(model).build in (keras.Model.build, keras.layers.Layer.build)
-        and bool(parts)
-        and all(part.built for part in parts)
-        and not _unbuilt_of(model)
-    )
-
-
-def _parts_of(model: Any) -> list[Any]:
-    """Layers of *model* at any depth, without itself."""
-    return list(model._flatten_layers(include_self=False))
 
 
 def parameters(model: Any) -> int:
@@ -266,7 +150,7 @@ def start_at(model: Any, epoch: int | None) -> None:
     """
     model._initial_epoch = epoch
     if model._compile_metrics is not None:
-        _reset_as_ever(model._compile_metrics)
+        reset_as_ever(model._compile_metrics)
 
 
 def validation_of(model: Any) -> Any:
@@ -283,3 +167,36 @@ def without_memory() -> Iterator[None]:
     finally:
         # Keras 3.15 would give them their values the next time that it does so for any.
         global_state.set_global_attribute("uninitialized_variables", [])
+
+
+def has_own_train_step(model: Any) -> bool:
+    """Whether the script wrote the ``train_step`` of *model*."""
+    return type(model).train_step is not keras.Model.train_step or "train_step" in vars(model)
+
+
+def is_complete(model: Any) -> bool:
+    """Whether *model* only holds layers with all their variables, and cannot be called.
+
+    So are the models of many train steps: an encoder and a decoder, a teacher and a student.
+    """
+    cannot_be_called = type(model).call in (keras.Model.call, keras.layers.Layer.call)
+    return cannot_be_called and has_all_variables(model)
+
+
+def has_all_variables(model: Any) -> bool:
+    """Whether the layers of *model* and its metrics are built, and it makes no more variables.
+
+    A train step of the script's may call them otherwise than the model's ``call`` does.
+    """
+    parts = parts_of(model)
+    return (
+        type(model).build in (keras.Model.build, keras.layers.Layer.build)
+        and bool(parts)
+        and all(part.built for part in parts)
+        and not unbuilt_of(model)
+    )
+
+
+def parts_of(model: Any) -> list[Any]:
+    """Layers of *model* at any depth, without itself."""
+    return list(model._flatten_layers(include_self=False))

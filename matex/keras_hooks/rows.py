@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 from keras import tree
 
+from matex.errors import NotShareable
+
 __all__ = [
     "are_rows",
     "chosen_rows",
@@ -23,6 +25,7 @@ __all__ = [
     "rows_traced",
     "split_rows",
     "with_rows",
+    "zeros_as",
     "zeros_by_row",
 ]
 
@@ -122,3 +125,16 @@ def zeros_by_row(tensor: Any) -> np.ndarray:
     values = np.asarray(tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor)
     nothing = values == (b"" if values.dtype == object else 0)
     return nothing.reshape(len(values), -1).mean(1) if values.size else np.zeros(len(values))
+
+
+def zeros_as(spec: Any, rows: int) -> Any:
+    """Zeros of the shape of *spec*, with *rows* in place of free sizes; None for None.
+
+    Raises:
+        NotShareable: its tensors are not dense, or of no known rank.
+    """
+    if spec is None:
+        return None
+    if not isinstance(spec, tf.TensorSpec) or spec.shape.rank is None:
+        raise NotShareable("a step that runs eagerly chooses its metrics by the first batch")
+    return tf.zeros([rows if size is None else size for size in spec.shape], spec.dtype)

@@ -10,6 +10,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.sources.select import rows_of
 from matex.sources.stream import flat_signature, leaves_of, specification
+from matex.steps.building import build
 
 __all__ = ["DataPass"]
 
@@ -69,4 +70,4 @@ def _build(model: Any, iterator: Any) -> None:
     """Build *model* as its first step would have done, if its data allow it."""
     with contextlib.suppress(NotShareable):
         known = specification(iterator)
-        keras_hooks.build(model, leaves_of(known, flat_signature(known)))
+        build(model, leaves_of(known, flat_signature(known)))

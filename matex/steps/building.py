@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from matex import keras_hooks
-from matex.errors import NotShareable
+from matex.keras_hooks.functions import variables_with_values
+from matex.keras_hooks.metrics import until_metrics_are_made
+from matex.keras_hooks.rows import zeros_as
 from matex.steps.silence import unheard
 from matex.steps.user_code import attempted
 
 __all__ = ["build"]
+
+_ROWS = 2
 
 
 def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
@@ -21,26 +24,50 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         for_fit: whether Keras is about to reset the metrics of a fit; off by default.
 
     Raises:
-        NotShareable: only a custom train step can call the model.
+        NotShareable: only a custom train step can call the model, or choose its metrics.
     """
 
-    def step(batch: Any) -> Any:
-        return keras_hooks.with_functions_inline(model.train_step, batch)
-
-    def trace(batch: Any) -> None:
-        # What a step that cannot be traced lacks is said when it is traced to be made.
+    def follow() -> None:
+        fails = "fails on rows of zeros" if model.run_eagerly else "cannot be traced"
         with (
-            contextlib.suppress(NotShareable),
             unheard(),
             keras_hooks.generators_kept(),
             keras_hooks.replaced_apply(_change_nothing),
-            attempted("train_step cannot be traced"),
+            attempted(f"train_step {fails}"),
         ):
-            keras_hooks.graph_of(step, batch).get_concrete_function()
+            (_run if model.run_eagerly else _trace)(model, data)
 
-    traced = None if model.run_eagerly else trace
-    keras_hooks.build(model, data, for_fit=for_fit, trace=traced)
+    keras_hooks.build(model, data, for_fit=for_fit, follow=follow)
+
+
+def _trace(model: Any, data: Any) -> None:
+    """Trace ``train_step`` of *model* on batches as *data* say."""
+
+    def call(*leaves: Any) -> Any:
+        given = iter(leaves)
+        batch = keras_hooks.map_structure(lambda leaf: None if leaf is None else next(given), data)
+        with variables_with_values():
+            return keras_hooks.with_functions_inline(model.train_step, batch)
+
+    signature = [leaf for leaf in keras_hooks.flatten(data) if leaf is not None]
+    keras_hooks.graph_of(call, *signature).get_concrete_function()
+
+
+def _run(model: Any, data: Any) -> None:
+    """Run ``train_step`` of *model* on rows of zeros until it has made the metrics.
+
+    Its Python may keep what it computes, and tensors of a trace would be of no use to it later.
+    """
+    rows = keras_hooks.map_structure(lambda spec: zeros_as(spec, _ROWS), data)
+    changing = (*keras_hooks.changing_variables(model), *keras_hooks.metric_variables(model))
+    held = [(variable, variable.numpy()) for variable in changing]
+    try:
+        with until_metrics_are_made(model):
+            model.train_step(rows)
+    finally:
+        for variable, before in held:
+            variable.assign(before)
 
 
 def _change_nothing(optimizer: Any, gradients: Any, variables: Any) -> None:
-    """Stand for an update in a trace that is never run."""
+    """Stand for an update in a step that none follows."""

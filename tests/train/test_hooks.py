@@ -15,6 +15,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.versions import TESTED
+from matex.steps.building import build
 from tests.train.runs import execute
 
 BATCH = (tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1)))
@@ -120,3 +121,55 @@ def test_an_optimizer_is_named_that_sets_variables_when_it_is_built(
     model = small_model(optimizer=optimizer())
     keras_hooks.build(model, BATCH)
     assert setting_when_built(model) == names
+
+
+class Late(keras.Model):
+    """Makes one-hot labels for its metrics, and then asks for a number of rows."""
+
+    def __init__(self, first: str = "metrics") -> None:
+        super().__init__()
+        self.out = keras.layers.Dense(3)
+        self.first = first
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(inputs)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        if self.first == "rows":
+            range(x.shape[0])
+        logs = self.compute_metrics(x, tf.one_hot(tf.cast(y[:, 0], tf.int32), 3), self(x))
+        range(x.shape[0])
+        return logs
+
+
+def test_metrics_of_a_step_that_fails_after_it_made_them_have_values() -> None:
+    model = Late()
+    model.compile("sgd", "mse", metrics=["accuracy", keras.metrics.AUC(multi_label=True)])
+    build(model, BATCH)
+    assert type(model._compile_metrics.metrics[0]) is keras.metrics.CategoricalAccuracy
+    assert all((variable.numpy() == 0).all() for variable in model._compile_metrics.variables)
+
+
+@pytest.mark.parametrize("names", [["accuracy"], ["mae", "acc"]])
+def test_metrics_that_only_the_first_step_can_choose_are_left_to_it(names: list[str]) -> None:
+    model = Late(first="rows")
+    model.compile("sgd", "mse", metrics=names)
+    with pytest.raises(NotShareable, match="train_step cannot be traced: TypeError"):
+        build(model, BATCH)
+    assert not model._compile_metrics.built
+
+
+def test_metrics_that_nothing_chooses_are_made_though_the_step_fails() -> None:
+    model = Late(first="rows")
+    model.compile("sgd", "mse", metrics=["mae"])
+    build(model, BATCH)
+    assert model._compile_metrics.built
+
+
+def test_an_eager_step_that_is_run_for_its_metrics_changes_nothing() -> None:
+    model = Late()
+    model.compile("sgd", "mse", metrics=["accuracy"], run_eagerly=True)
+    build(model, BATCH)
+    assert type(model._compile_metrics.metrics[0]) is keras.metrics.CategoricalAccuracy
+    assert all((variable.numpy() == 0).all() for variable in model._compile_metrics.variables)

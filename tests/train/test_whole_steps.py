@@ -60,7 +60,8 @@ SHARED = [
     "test-step-of-scalars", "test-step-of-scalars-and-metrics",
     "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
     "stopped-before-another-size", "classes-that-are-ignored", "functions-of-a-shared-step",
-    "variables-in-logs", "other-metrics", "labels-made-in-the-step", "call-that-does-not-fit",
+    "variables-in-logs", "other-metrics", "labels-made-in-the-step", "labels-made-eagerly",
+    "labels-made-batch-by-batch", "call-that-does-not-fit",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = [

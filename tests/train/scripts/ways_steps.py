@@ -163,7 +163,7 @@ class SmoothsLabels(Stepping):
     """Gives loss and metrics other targets than the data: two columns for a number of a class."""
 
     def train_step(self, data):
-        x, y = data
+        x, y = data[:2]
         y = 0.9 * tf.one_hot(tf.cast(y, tf.int32), 2) + 0.05
         loss, predicted = self.descend(
             x, lambda p: self.compute_loss(y=y, y_pred=tf.concat([1 - p, p], 1))
@@ -188,10 +188,26 @@ class TakesParts(Own):
         return {"loss": loss}
 
 
-def labels_made_in_the_step():
+def smoothing(**options):
     model = SmoothsLabels()
-    model.compile(keras.optimizers.SGD(0.1), "categorical_crossentropy", metrics=["accuracy"])
-    return fitted(model, X, Y, batch_size=BATCH, shuffle=False)
+    loss = "categorical_crossentropy"
+    model.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"], **options)
+    return model
+
+
+def labels_made_in_the_step():
+    return fitted(smoothing(), X, Y, batch_size=BATCH, shuffle=False)
+
+
+def labels_made_eagerly():
+    rows = 2 * BATCH
+    return fitted(smoothing(run_eagerly=True), X[:rows], Y[:rows], batch_size=BATCH, epochs=1)
+
+
+def labels_made_batch_by_batch():
+    model = smoothing()
+    logs = [model.train_on_batch(X[i : i + BATCH], Y[i : i + BATCH]) for i in (0, BATCH)]
+    return [[float(value) for value in each] for each in logs], model.variables
 
 
 def call_that_does_not_fit():
@@ -225,7 +241,7 @@ KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         step_with_metrics, step_with_trackers, step_with_its_loss, step_of_parts,
-        labels_made_in_the_step, call_that_does_not_fit, variables_in_logs,
-        looks_at_weights_afterwards, other_metrics,
+        labels_made_in_the_step, labels_made_eagerly, labels_made_batch_by_batch,
+        call_that_does_not_fit, variables_in_logs, looks_at_weights_afterwards, other_metrics,
     )
 }  # fmt: skip

@@ -1,0 +1,81 @@
+"""Construction of a model's variables, metrics and losses before Keras makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from matex.errors import NotShareable, Unsupported
+from matex.keras_hooks.metrics import is_chosen_by_shapes, pass_over_reset, set_aside, unbuilt_of
+from matex.keras_hooks.models import has_all_variables, has_own_train_step, is_complete, parts_of
+from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
+
+__all__ = ["build", "build_optimizer"]
+
+
+Follow = Callable[[], None]
+
+
+def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None = None) -> None:
+    """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
+
+    Args:
+        data: batch that ``train_step`` gets, or ``tf.TensorSpec`` in its place.
+        for_fit: whether Keras is about to reset the metrics of a fit; off by default. Where they
+            have no variables yet that does nothing, so those that are made here keep what they
+            begin with, which need not be what they are reset to.
+        follow: function that goes through the script's own ``train_step`` on *data*. Keras makes
+            metrics and losses by the targets and predictions that the step gives them, which need
+            not be those of the data: labels may be smoothed or mixed in it. None by default.
+
+    Raises:
+        NotShareable: only a custom train step can call the model, or choose its metrics.
+    """
+    if model.optimizer is None:
+        raise Unsupported(
+            "fit on several ranks wants a model compiled with an optimizer. Received: none"
+        )
+    metrics = model._compile_metrics
+    is_new = metrics is not None and not metrics.built
+    try:
+        if follow is not None and has_own_train_step(model) and unbuilt_of(model):
+            _make_as_followed(model, data, follow)
+        if not is_complete(model):
+            with noted_setting(model.optimizer):
+                model._symbolic_build(data_batch=data)
+    # Keras's message for any error in call(): since 3.15 a ValueError is kept. If it is the
+    # script's mistake, its train step raises it again, as in plain Keras.
+    except (RuntimeError, ValueError) as error:
+        if not (has_own_train_step(model) and has_all_variables(model)):
+            raise NotShareable(
+                f"{type(model).__name__} cannot be built from its data before training"
+            ) from error
+    if for_fit and is_new:
+        pass_over_reset(metrics)
+    build_optimizer(model)
+
+
+def _make_as_followed(model: Any, data: Any, follow: Follow) -> None:
+    """Make metrics and losses of *model* where its ``train_step`` first uses them.
+
+    Raises:
+        NotShareable: the step fails before, and they are chosen by what it gives them.
+    """
+    if not all(part.built for part in parts_of(model)):
+        with set_aside(unbuilt_of(model)):
+            model._symbolic_build(data_batch=data)
+    try:
+        follow()
+    except NotShareable:
+        if any(map(is_chosen_by_shapes, unbuilt_of(model))):
+            raise
+
+
+def build_optimizer(model: Any) -> None:
+    """Create the variables of *model*'s optimizer, if it is the only one.
+
+    If there are others it may be Keras's default, which the script does not use; the optimizers
+    that it uses get their variables when the step is traced.
+    """
+    if not model.optimizer.built and len(optimizers_of(model)) == 1:
+        build_for(model.optimizer, model.trainable_variables)
