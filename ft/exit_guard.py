@@ -20,13 +20,13 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from ft import mpi
+from ft.error_text import in_one_line
 from ft.launcher import started_by
 
 __all__ = [
     "end_unnoticed",
     "fail_stop",
     "forget_exit",
-    "in_one_line",
     "on_fail_stop",
     "program_error",
     "shield",
@@ -97,17 +97,6 @@ def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
         _real_exit(1)
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit(1)  # not reached: SIGKILL cannot be caught
-
-
-def in_one_line(kind: type[BaseException], error: BaseException | None) -> str:
-    """Kind of *error* and its cause: the first line, or the last one below a heading; pure.
-
-    A heading ends with a colon; indented lines below it are details.
-    """
-    lines = str(error).strip().splitlines()
-    if lines and lines[0].rstrip().endswith(":"):
-        lines = [line for line in lines if line[:1].strip() and line[-1:] != ":"][-1:] or lines
-    return f"{kind.__name__}: {lines[0]}" if lines else kind.__name__
 
 
 def end_unnoticed() -> NoReturn:
@@ -216,7 +205,7 @@ def shielded() -> Iterator[None]:
         _prepare_to_print(error)
         traceback.print_exception(error)
         _call_exit_handlers()
-        fail_stop(in_one_line(type(error), error), error=error)
+        fail_stop(in_one_line(error), error=error)
 
 
 def _prepare_to_print(error: BaseException) -> None:
@@ -236,14 +225,14 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     _prepare_to_print(error)
     sys.__excepthook__(kind, error, error.__traceback__)
     _call_exit_handlers()
-    fail_stop(in_one_line(kind, error), error=error.with_traceback(trace))
+    fail_stop(in_one_line(error), error=error.with_traceback(trace))
 
 
 def _uncaught_in_thread(args: Any) -> None:
     threading.__excepthook__(args)
     if args.exc_type is not SystemExit:
         error = args.exc_value or args.exc_type()
-        fail_stop(in_one_line(args.exc_type, args.exc_value), error=error)
+        fail_stop(in_one_line(error), error=error)
 
 
 def _exit(code: object = None) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 import ft
-from ft.exit_guard import in_one_line
+from ft.error_text import in_one_line
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.errors import InputError, MatexError
 from matex.records.tracebacks import shorten
@@ -106,4 +106,4 @@ def _end_by(error: BaseException) -> NoReturn:
         ft.fail_stop(str(error), error=error)
     shorten(error)
     traceback.print_exception(error)
-    ft.fail_stop(in_one_line(type(error), error), error=error)
+    ft.fail_stop(in_one_line(error), error=error)

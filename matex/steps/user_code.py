@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 
 import ft
+from ft.error_text import cause_of, in_one_line
 from matex.errors import MatexError, NotShareable
 
 __all__ = ["attempted", "in_short"]
@@ -25,7 +25,7 @@ def attempted(what: str) -> Iterator[None]:
     try:
         yield
     except NotShareable as error:
-        raise type(error)(_told(error)) from error
+        raise type(error)(cause_of(error)) from error
     except (MatexError, ft.FtError):
         raise
     except Exception as error:
@@ -34,27 +34,4 @@ def attempted(what: str) -> Iterator[None]:
 
 def in_short(error: BaseException) -> str:
     """Kind and first words of *error*, in one line; pure."""
-    return f"{type(error).__name__}: {_told(error)}"[:_LONGEST].rstrip(": ")
-
-
-def _told(error: BaseException) -> str:
-    """First line of *error*'s message that tells the cause.
-
-    Keras puts the location before the cause, TensorFlow its own frame, AutoGraph lines of code.
-    """
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    kind = f"{type(error).__name__}: "
-    told = [line.removeprefix(kind) for line in lines if line.startswith(kind)]
-    told = told or [line for line in lines if not line.startswith(_FRAMES)] or lines
-    return told[0] if told else ""
-
-
-_FRAMES = (
-    "Exception encountered when calling",
-    "Graph execution error",
-    "Detected at node",
-    "File ",
-    "in user code",
-    "Could not automatically infer",
-)
+    return in_one_line(error)[:_LONGEST].rstrip(": ")
