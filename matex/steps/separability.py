@@ -153,10 +153,11 @@ def find_forgetting(
     """
     held = [variable.numpy() for variable in counted]
     values = [value for value in values_of(layout, from_zero, [from_zero]) if value.counts]
-    starts = [
-        before + value.whole.reshape(before.shape).astype(before.dtype)
-        for before, value in zip(held, values, strict=False)
-    ]
+    with _overflowing():
+        starts = [
+            before + value.whole.reshape(before.shape).astype(before.dtype)
+            for before, value in zip(held, values, strict=False)
+        ]
     try:
         for variable, start in zip(counted, starts, strict=True):
             variable.assign(start)
@@ -166,10 +167,11 @@ def find_forgetting(
             variable.assign(before)
     values = [value for value in values_of(layout, from_zero, [again]) if value.counts]
     for variable, start, value in zip(counted, starts, values, strict=False):
-        allowed = tolerance * value.scale + _ROUNDING * float(np.linalg.norm(start)) + 1e-12
-        gap = float(np.linalg.norm(value.whole - value.added))
         if not np.isfinite(value.whole).all() or np.isnan(start).any():
             continue  # the step itself will report it
+        allowed = tolerance * value.scale + _ROUNDING * _norm(start) + 1e-12
+        with _overflowing():
+            gap = _norm(value.whole - value.added)
         if gap > allowed or not np.isfinite(value.added).all():  # it continued from infinity
             return (
                 f"the metric of {variable.path} does not add up what it counts: for the same rows "
@@ -191,13 +193,14 @@ class Value(NamedTuple):
     def differs(self, tolerance: float) -> bool:
         if not np.isfinite(self.scale):
             return False  # the step itself will report it
-        return bool(np.linalg.norm(self.whole - self.added) > tolerance * self.scale + self.floor)
+        return _norm(self.whole - self.added) > tolerance * self.scale + self.floor
 
     @property
     def figures(self) -> str:
         if self.whole.size == 1:
             return f"{self.whole.item():.6g} and {self.added.item():.6g}"
-        place = int(np.argmax(np.abs(self.whole - self.added)))
+        with _overflowing():
+            place = int(np.argmax(np.abs(self.whole - self.added)))
         return f"{self.whole.flat[place]:.6g} and {self.added.flat[place]:.6g} in one place"
 
 
@@ -225,15 +228,20 @@ def values_of(
         scale = sum(_norm(part) for part in (mine, *others))
         counts = segment in layout.sums
         least = floor if segment in layout.gradients else 1e-12
-        with np.errstate(invalid="ignore", over="ignore"):
+        with _overflowing():
             added = sum(others).reshape(-1)
         yield Value(segment.name, mine.reshape(-1), added, scale, least, counts)
 
 
 def _norm(values: np.ndarray) -> float:
-    """Euclidean norm of *values*, which may be infinite: a scaled loss overflows at times."""
-    with np.errstate(invalid="ignore", over="ignore"):
+    """Euclidean norm of *values*, which may be infinite."""
+    with _overflowing():
         return float(np.linalg.norm(values))
+
+
+def _overflowing() -> np.errstate:
+    """Context of sums that may overflow without a warning, as a scaled loss does at times."""
+    return np.errstate(invalid="ignore", over="ignore")
 
 
 def telling_rows(batch: GlobalBatch) -> Any:
