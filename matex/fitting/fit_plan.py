@@ -12,6 +12,7 @@ from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.flat_optimizer import FlatOptimizer
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
+from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.records.equality import Circumstances, differences
 from matex.run.context import RunContext
@@ -135,6 +136,7 @@ class FitPlan:
                 summed=() if traits.takes_sums else sorted(step.summed_embeddings),
                 copied=copied,
                 dropped=dropped,
+                in_float16=is_in_float16(self._model),
             )
         )
 

@@ -17,6 +17,7 @@ def but_for_in_loop(
     summed: Iterable[str],
     copied: Iterable[str],
     normalized_alone: int = 0,
+    in_float16: bool = False,
 ) -> list[str]:
     """Reasons for which a loop's numbers differ from plain Keras's, printed once. Local.
 
@@ -24,6 +25,7 @@ def but_for_in_loop(
         run: run of the loop.
         shifted, summed, copied: see :class:`matex.records.equality.Circumstances`.
         normalized_alone: number of layers that normalise over the rows of one rank.
+        in_float16: whether a layer computes in float16.
     """
     found = differences(
         Circumstances(
@@ -34,6 +36,7 @@ def but_for_in_loop(
             shifted=sorted(shifted),
             summed=sorted(summed),
             copied=sorted(copied),
+            in_float16=in_float16,
         )
     )
     if run.active > 1:

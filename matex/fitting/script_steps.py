@@ -20,6 +20,7 @@ from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
+from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -187,6 +188,7 @@ class ScriptStep:
             shifted={name for form in forms for name in form.shifted},
             summed={name for form in forms for name in form.summed},
             copied={name for form in forms for name in setting_when_built(form.model)},
+            in_float16=any(is_in_float16(form.model) for form in forms),
         )
 
     def note_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.whole_batches import slower
+from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -130,6 +131,7 @@ class BatchTrainer:
             summed=() if takes_sums else step.summed_embeddings,
             copied=setting_when_built(model),
             normalized_alone=normalized_alone(model, synchronized(run, model)),
+            in_float16=is_in_float16(model),
         )
 
 

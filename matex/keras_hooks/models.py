@@ -22,6 +22,7 @@ __all__ = [
     "has_own_train_step",
     "is_complete",
     "is_graph",
+    "is_in_float16",
     "is_precise",
     "layers_with_weights",
     "metric_variables",
@@ -82,6 +83,11 @@ def is_graph(model: Any) -> bool:
 def is_precise(model: Any) -> bool:
     """Whether no layer computes in less than float32."""
     return all(layer.compute_dtype in ("float32", "float64") for layer in model._flatten_layers())
+
+
+def is_in_float16(model: Any) -> bool:
+    """Whether a layer computes in float16, whose sums overflow above 65504."""
+    return any(layer.compute_dtype == "float16" for layer in model._flatten_layers())
 
 
 def seed_variables(model: Any) -> list[Any]:

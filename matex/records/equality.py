@@ -32,6 +32,8 @@ class Circumstances:
             weights; plain Keras does so in each step.
         dropped: whether plain Keras may drop accumulated gradients, because data of unknown length
             end.
+        in_float16: whether a layer computes in float16. The gradients of a whole batch may overflow
+            there, and the update be left out, where the sum over its parts is finite.
     """
 
     parts: int
@@ -46,6 +48,7 @@ class Circumstances:
     summed: Sequence[str] = ()
     copied: Sequence[str] = ()
     dropped: bool = False
+    in_float16: bool = False
 
 
 def differences(fit: Circumstances) -> list[str]:
@@ -77,6 +80,8 @@ def differences(fit: Circumstances) -> list[str]:
         found.append(f"BatchNormalization by parts of the batch ({count}; --sync-batchnorm)")
     if fit.shifted:
         found.append(f"random numbers of {', '.join(sorted(fit.shifted))}")
+    if fit.in_float16:
+        found.append("float16, in which a whole batch may overflow where its parts do not")
     return found
 
 

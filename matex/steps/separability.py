@@ -18,6 +18,7 @@ import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, Layout
+from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.sources.interface import GlobalBatch
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.control import Control
@@ -30,6 +31,7 @@ __all__ = [
     "CUT",
     "Value",
     "agree_separable",
+    "are_finite",
     "find_forgetting",
     "find_inseparable",
     "telling_rows",
@@ -63,8 +65,13 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
     try:
         # An eager step runs the script's own code, whose output is not for the user here.
         broken = "train_step fails on a part of a batch"
-        with keras_hooks.generators_kept(host=step.may_draw), unheard(), attempted(broken):
-            return _differing(step, telling_rows(batch), alone=alone)
+        with (
+            keras_hooks.generators_kept(host=step.may_draw),
+            unheard(),
+            attempted(broken),
+            lowered_loss_scales(step.optimizers) as lower,
+        ):
+            return _differing(step, telling_rows(batch), lower, alone=alone)
     except NotShareable as reason:
         return str(reason)
 
@@ -79,7 +86,7 @@ def agree_separable(communicator: ft.Communicator, found: str) -> None:
         raise NotShareable(found or "another rank found that its train_step does not add up")
 
 
-def _differing(step: Step, rows: Any, *, alone: bool) -> str:
+def _differing(step: Step, rows: Any, lower: Callable[[], bool], *, alone: bool) -> str:
     contribution, known = step.quiet()
     count = keras_hooks.row_count(tf.nest.flatten(rows)[0])
     cut = min(CUT, count - 1)
@@ -102,8 +109,10 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
         whole = made(0, count)
         if foreign is not None and foreign.put_back() and not alone:
             return "train_step changes a variable that neither the model nor its optimizer knows"
-        again = made(0, count) if step.may_draw and not alone else whole
         parts = [made(0, cut), made(cut, count)]
+        while not are_finite(whole, *parts) and lower():
+            whole, parts = made(0, count), [made(0, cut), made(cut, count)]
+        again = made(0, count) if step.may_draw and not alone else whole
         layout = step.layout
         assert layout is not None
         forgetting = ""
@@ -130,6 +139,11 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     if forgetting or alone or not step.inseparable:
         return forgetting
     return f"train_step does not add up over rows: {step.inseparable}"
+
+
+def are_finite(*contributions: list[np.ndarray]) -> bool:
+    """Whether all values of *contributions* are finite."""
+    return all(np.isfinite(part).all() for parts in contributions for part in parts)
 
 
 def find_forgetting(

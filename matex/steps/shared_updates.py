@@ -38,7 +38,7 @@ class SharedUpdates:
     clipping by their norm. ``summed`` are the numbers of the exchanges whose gradients are sums
     over rows; those of the others are means. ``embeddings`` maps variables whose slices are made
     dense, for an optimizer that would take slices, to their bytes; ``has_slots`` is whether other
-    gradients are exchanged as slices.
+    gradients are exchanged as slices; ``optimizers`` are those that make the updates.
 
     Args:
         exchanges: exchanges of the step.
@@ -57,6 +57,7 @@ class SharedUpdates:
         self.has_slots = False
         self.at_tapes = False
         self.summed: set[int] = set()
+        self.optimizers: list[Any] = []
 
     @contextlib.contextmanager
     def traced(
@@ -89,6 +90,8 @@ class SharedUpdates:
             changed = list(optimizer.trainable_variables if variables is None else variables)
             if not optimizer.built:
                 build_for(optimizer, changed)
+            if not any(optimizer is known for known in self.optimizers):
+                self.optimizers.append(optimizer)
             factor = None
             if not self.at_tapes:
                 own = with_learning_rate(header, optimizer)

@@ -158,6 +158,11 @@ class Step:
         """Largest relative deviation of a contribution by rounding."""
         return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
 
+    @property
+    def optimizers(self) -> list[Any]:
+        """Optimizers that the model has."""
+        return keras_hooks.optimizers_of(self._model)
+
     # Its functions.
 
     def connect(self, exchange: HostExchange) -> None:

@@ -9,10 +9,18 @@ import numpy as np
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, Layout
+from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
-from matex.steps.separability import CUT, Value, find_forgetting, telling_rows, values_of
+from matex.steps.separability import (
+    CUT,
+    Value,
+    are_finite,
+    find_forgetting,
+    telling_rows,
+    values_of,
+)
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
 from matex.steps.step_tail import VALUE
@@ -125,12 +133,20 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
     count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
     cut = min(CUT, count - 1)
     quiet = step.quiet()
-    step.rollback.begin()
-    try:
-        whole, after = _made(step, quiet, rows, (0, count))
-        pieces = [_made(step, quiet, rows, span, whole) for span in ((0, cut), (cut, count))]
-    finally:
-        step.rollback.end()
+
+    def computed() -> tuple[Parts, list[np.ndarray], list[tuple[Parts, list[np.ndarray]]]]:
+        step.rollback.begin()
+        try:
+            whole, after = _made(step, quiet, rows, (0, count))
+            spans = ((0, cut), (cut, count))
+            return whole, after, [_made(step, quiet, rows, span, whole) for span in spans]
+        finally:
+            step.rollback.end()
+
+    with lowered_loss_scales(step.updates.optimizers) as lower:
+        whole, after, pieces = computed()
+        while not _are_finite(whole, *(parts for parts, _ in pieces)) and lower():
+            whole, after, pieces = computed()
     how = f"for {count} rows at once and for {cut} and {count - cut} of them added up"
     weights = [cut / count, (count - cut) / count]
     assert step.layout is not None
@@ -171,6 +187,10 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
             f"{step.name} changes a variable by other rows than it updates its weights by"
         )
     return _TrialFinding("")
+
+
+def _are_finite(*computed: Parts) -> bool:
+    return are_finite(*(parts for contributions in computed for parts in contributions.values()))
 
 
 def _last_of(step: SeveralUpdatesStep) -> int:

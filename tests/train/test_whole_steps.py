@@ -53,6 +53,7 @@ WHOLE = {
     "losses-by-output-of-whole-batches": "the increment of largest/value is",
     "looks-at-weights-afterwards": "after the update",
     "functions-of-a-whole-step": "the gradient of inner/dense/kernel is",
+    "scale-that-overflows": "the gradient of grows_with_rows/",
     "made-in-a-scope": "the model was made in the scope of a MirroredStrategy",
 }
 SHARED = [

@@ -188,6 +188,32 @@ class TakesParts(Own):
         return {"loss": loss}
 
 
+class GrowsWithRows(Stepping):
+    """Gradients that overflow in float16 at the first scale, and grow with the rows of a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(8, activation="relu", dtype="mixed_float16")
+        self.out = keras.layers.Dense(1)
+        self.seen = keras.metrics.Mean(name="loss")
+
+    def call(self, x):
+        return self.out(self.hidden(x))
+
+    def train_step(self, data):
+        x, y = data
+        errors = []
+
+        def scaled(predicted):
+            errors.append(tf.square(1000.0 * y - predicted[:, 0]))
+            rows = tf.cast(tf.shape(x)[0], "float32")
+            return self.optimizer.scale_loss(tf.reduce_mean(errors[0]) * rows)
+
+        self.descend(x, scaled)
+        self.seen.update_state(errors[0])
+        return {"loss": self.seen.result()}
+
+
 def smoothing(**options):
     model = SmoothsLabels()
     loss = "categorical_crossentropy"
@@ -208,6 +234,12 @@ def labels_made_batch_by_batch():
     model = smoothing()
     logs = [model.train_on_batch(X[i : i + BATCH], Y[i : i + BATCH]) for i in (0, BATCH)]
     return [[float(value) for value in each] for each in logs], model.variables
+
+
+def scale_that_overflows():
+    model = GrowsWithRows()
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1e-6)))
+    return fitted(model, X, Y, batch_size=BATCH, shuffle=False)
 
 
 def call_that_does_not_fit():
@@ -242,6 +274,7 @@ KINDS = {
     for way in (
         step_with_metrics, step_with_trackers, step_with_its_loss, step_of_parts,
         labels_made_in_the_step, labels_made_eagerly, labels_made_batch_by_batch,
-        call_that_does_not_fit, variables_in_logs, looks_at_weights_afterwards, other_metrics,
+        scale_that_overflows, call_that_does_not_fit, variables_in_logs,
+        looks_at_weights_afterwards, other_metrics,
     )
 }  # fmt: skip

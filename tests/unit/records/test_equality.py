@@ -39,6 +39,10 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
             {"copied": ["AnOptimizer"]},
             "AnOptimizer, whose copies of weights plain Keras makes anew in each step",
         ),
+        (
+            {"in_float16": True},
+            "float16, in which a whole batch may overflow where its parts do not",
+        ),
         ({"dropped": True}, "accumulated gradients, which plain Keras drops where data end"),
     ],
 )
