@@ -170,7 +170,7 @@ class BatchTrainers:
             self._by_form[form] = None
             self._note(whole=str(reason), but_for=[])
             if self._run.communicator.initial_size > 1:
-                self._run.say_once(
+                self._run.terminal.say_once_of_its_kind(
                     f"every rank computes the whole batch, {slower(self._run)}; because {reason}"
                 )
             return None

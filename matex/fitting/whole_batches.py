@@ -114,7 +114,7 @@ class WholeBatches:
         """Make a step by *make*; return its logs, equal on all ranks; collective."""
         logs = make()
         for line in self._lines:
-            self._run.say(line)
+            self._run.terminal.say_once_of_its_kind(line)
         self._lines = []
         return self._of_the_leader(logs) if self._replicated.differs else logs
 

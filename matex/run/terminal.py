@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import ft
 from matex.records import console
 
 __all__ = ["Terminal"]
+
+_FIGURE = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?|\b(nan|inf)\b")
 
 
 class Terminal:
@@ -22,8 +26,19 @@ class Terminal:
 
     def say_once(self, line: str) -> None:
         """Print *line* from the run once, however often it is passed; the leader prints it."""
-        if line not in self._said:
-            self._said.add(line)
+        self._say_first(line, line)
+
+    def say_once_of_its_kind(self, line: str) -> None:
+        """Print *line* unless one was printed that differs in nothing but figures.
+
+        Fits of a script that trains many models are computed whole for one reason with other
+        figures each.
+        """
+        self._say_first(line, _FIGURE.sub("#", line))
+
+    def _say_first(self, line: str, kind: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
             self.say(line)
 
     def warn(self, line: str) -> None:

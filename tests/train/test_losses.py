@@ -72,7 +72,7 @@ def test_they_are_shared_with_the_numbers_of_plain_keras(
     assert len(fits) - len(whole) == len(KINDS) - 1
     assert len(whole) == (len(WHOLE) if ranks > 1 else 1), whole  # one rank needs no trial
     said = [line for line in outcome.stdout.splitlines() if "computes the whole batch" in line]
-    assert len(said) == (len(WHOLE) if ranks > 1 else 0), said
+    assert (1 if ranks > 1 else 0) <= len(said) <= len(whole), said
 
 
 def test_they_are_when_ranks_die_in_an_exchange(alone: Outcomes, tmp_path: Path) -> None:
