@@ -208,24 +208,25 @@ class ForeignVariables:
         self._handles = [
             (handle, dtype) for handle, dtype in variables_in(function) if id(handle) not in handles
         ]
-        self._before = [self._read(*handle) for handle in self._handles]
+        self._before = [read_variable(*handle) for handle in self._handles]
 
     def put_back(self) -> bool:
         """Restore the values from the construction; return whether any had changed."""
         changed = False
         for (handle, dtype), before in zip(self._handles, self._before, strict=True):
-            now = self._read(handle, dtype)
+            now = read_variable(handle, dtype)
             if before is not None and now is not None and (now != before).any():
                 tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(before))
                 changed = True
         return changed
 
-    @staticmethod
-    def _read(handle: Any, dtype: Any) -> Any:
-        try:
-            return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
-        except tf.errors.FailedPreconditionError:  # it has no value yet
-            return None
+
+def read_variable(handle: Any, dtype: Any) -> Any | None:
+    """Value of the variable behind *handle*, as an array; None if it has none yet. Local."""
+    try:
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
+    except tf.errors.FailedPreconditionError:
+        return None
 
 
 def variables_in(function: Any) -> list[tuple[Any, Any]]:

@@ -17,23 +17,16 @@ import tensorflow as tf
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import Header, Layout
-from matex.keras_hooks.loss_scale import lowered_loss_scales
+from matex.exchange import Layout
 from matex.sources.interface import GlobalBatch
-from matex.steps.branches import takes_branch_by_rows
-from matex.steps.control import Control
-from matex.steps.graph_inspection import ForeignVariables
-from matex.steps.silence import unheard
-from matex.steps.step import Step
-from matex.steps.user_code import attempted
 
 __all__ = [
     "CUT",
+    "IF_NONZERO",
     "Value",
     "agree_separable",
     "are_finite",
     "find_forgetting",
-    "find_inseparable",
     "telling_rows",
     "values_of",
 ]
@@ -41,39 +34,12 @@ __all__ = [
 CUT = 3
 """Number of rows of the first of two parts."""
 
+IF_NONZERO = ", when variables that are 0 have other values"
+"""End of a reason that shows only then."""
+
 _ROWS, _LOOKED_AT = 8, 64
 
 _ROUNDING = 1e-6  # of float32, over some operations
-
-
-def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
-    """Name the part of *step* that does not add up on some rows of *batch*; "" if none. Local.
-
-    Nothing is changed, random number generators included.
-
-    Args:
-        alone: whether there is one rank, which computes whole batches, so that only its metrics
-            must add up; False by default.
-    """
-    lo, hi = batch.span
-    if hi - lo < (
-        2 if step.embedding_rows.used else 1
-    ):  # slots are for no more rows than a batch has
-        return ""
-    if not (step.may_count if alone else step.may_vary):
-        return ""
-    try:
-        # An eager step runs the script's own code, whose output is not for the user here.
-        broken = "train_step fails on a part of a batch"
-        with (
-            keras_hooks.generators_kept(host=step.may_draw),
-            unheard(),
-            attempted(broken),
-            lowered_loss_scales(step.optimizers) as lower,
-        ):
-            return _differing(step, telling_rows(batch), lower, alone=alone)
-    except NotShareable as reason:
-        return str(reason)
 
 
 def agree_separable(communicator: ft.Communicator, found: str) -> None:
@@ -84,61 +50,6 @@ def agree_separable(communicator: ft.Communicator, found: str) -> None:
     """
     if not communicator.agree(not found):
         raise NotShareable(found or "another rank found that its train_step does not add up")
-
-
-def _differing(step: Step, rows: Any, lower: Callable[[], bool], *, alone: bool) -> str:
-    contribution, known = step.quiet()
-    count = keras_hooks.row_count(tf.nest.flatten(rows)[0])
-    cut = min(CUT, count - 1)
-    traced = hasattr(contribution, "captured_inputs")
-    if traced and not alone and takes_branch_by_rows(contribution):
-        return "train_step takes a branch by the values of rows"
-    foreign = ForeignVariables(contribution, known) if traced else None
-
-    denominators = step.denominators(rows)
-
-    def made(lo: int, hi: int, by: Callable[..., Any] = contribution) -> list[np.ndarray]:
-        part = tf.nest.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
-        control = Control(
-            (hi - lo) / count, float(lo), float(count), Header(), [(lo, hi)], denominators
-        )
-        parts = by(part, tf.constant(control.array()))
-        return [np.asarray(part).astype(np.float64) for part in parts]
-
-    try:
-        whole = made(0, count)
-        if foreign is not None and foreign.put_back() and not alone:
-            return "train_step changes a variable that neither the model nor its optimizer knows"
-        parts = [made(0, cut), made(cut, count)]
-        while not are_finite(whole, *parts) and lower():
-            whole, parts = made(0, count), [made(0, cut), made(cut, count)]
-        again = made(0, count) if step.may_draw and not alone else whole
-        layout = step.layout
-        assert layout is not None
-        forgetting = ""
-        if step.may_count:
-            going_on = step.quiet_going_on()
-            forgetting = find_forgetting(
-                step.counted, layout, whole, lambda: made(0, count, going_on), step.tolerance
-            )
-    finally:
-        if foreign is not None:
-            foreign.put_back()
-    for value in values_of(layout, whole, [again]):
-        if value.differs(step.tolerance):
-            return (
-                f"train_step draws random numbers without a SeedGenerator: the {value.name} is "
-                f"{value.figures} in two computations from the same rows"
-            )
-    for value in values_of(layout, whole, parts):
-        if value.differs(step.tolerance) and (value.counts or not alone):
-            return (
-                f"train_step does not add up over rows: the {value.name} is {value.figures} for "
-                f"{count} rows at once and for {cut} and {count - cut} of them added up"
-            )
-    if forgetting or alone or not step.inseparable:
-        return forgetting
-    return f"train_step does not add up over rows: {step.inseparable}"
 
 
 def are_finite(*contributions: list[np.ndarray]) -> bool:

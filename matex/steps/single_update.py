@@ -18,9 +18,10 @@ from matex.steps.maker import Made
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import StepRecovery
 from matex.steps.row_recovery import RowRecovery
-from matex.steps.separability import agree_separable, find_inseparable
+from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
+from matex.steps.step_trial import find_inseparable
 from matex.strategies import Strategy
 
 __all__ = ["SingleUpdate"]

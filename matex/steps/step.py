@@ -8,6 +8,7 @@ fails, so TensorFlow itself keeps the commit from running.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -231,16 +232,18 @@ class Step:
     def inseparable(self) -> str:
         """The reason why a gradient does not add up over rows, now or later; "" if it does. Local.
 
-        It is found in the graph. A step that runs eagerly is traced for it, if it can be.
+        It is found in the graph.
         """
         assert self.layout is not None
-        count = len(self.layout.gradients)
-        try:
-            with attempted("train_step cannot be traced"):
-                graph = self._quiet_graph
-        except NotShareable:
-            return ""
-        return inseparable_in(graph, graph.graph.outputs[:count])
+        graph, count = self.searched_graph, len(self.layout.gradients)
+        return "" if graph is None else inseparable_in(graph, graph.graph.outputs[:count])
+
+    @functools.cached_property
+    def searched_graph(self) -> Any | None:
+        """Graph of :meth:`quiet`, also if that runs eagerly; None if it cannot be traced."""
+        with contextlib.suppress(NotShareable), attempted("train_step cannot be traced"):
+            return self._quiet_graph
+        return None
 
     @property
     def counted(self) -> list[Any]:

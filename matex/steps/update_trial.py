@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,10 @@ from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
+from matex.steps.nonzero_state import nonzero_state
 from matex.steps.separability import (
     CUT,
+    IF_NONZERO,
     Value,
     are_finite,
     find_forgetting,
@@ -49,17 +52,36 @@ def find_inseparable_update(
     try:
         broken = f"{step.name} fails on a part of a batch"
         with keras_hooks.generators_kept(), unheard(), attempted(broken):
-            reason = "" if alone else _mended(step, rows)
-            if reason and step.may_be_sums and not step.updates.at_tapes:
-                step.exchange_at_tapes()
-                reason = _mended(step, rows) and reason
+            reason = "" if alone else _mended(step, rows) or _mended_if_nonzero(step, rows)
             return reason or _forgetting(step, rows)
     except NotShareable as reason:
         return str(reason)
 
 
+def _mended_if_nonzero(step: SeveralUpdatesStep, rows: Any) -> str:
+    """:func:`_mended` where no variable is 0; "" also where that cannot be tried."""
+    found = ""
+    optimizers = step.updates.optimizers
+    with (
+        contextlib.suppress(NotShareable),  # such values prove nothing
+        attempted(f"{step.name} fails"),
+        nonzero_state(step.quiet(), optimizers=optimizers, metrics=step.counted),
+    ):
+        found = _mended(step, rows)
+    return found and found + IF_NONZERO
+
+
 def _mended(step: SeveralUpdatesStep, rows: Any) -> str:
     """Reason for which *step* adds up neither as means nor as sums over rows; "" if it does."""
+    reason = _summed(step, rows)
+    if reason and step.may_be_sums and not step.updates.at_tapes:
+        step.exchange_at_tapes()
+        reason = _summed(step, rows) and reason
+    return reason
+
+
+def _summed(step: SeveralUpdatesStep, rows: Any) -> str:
+    """:func:`_mended` with gradients exchanged where they are now."""
     finding = _differing(step, rows)
     while finding.can_be_mended:
         step.add_up(finding.updates, finding.values)

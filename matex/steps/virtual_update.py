@@ -30,9 +30,10 @@ from matex.steps.nonfinite import nonfinite_error
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import misfit
 from matex.steps.row_recovery import RowRecovery
-from matex.steps.separability import agree_separable, find_inseparable
+from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
+from matex.steps.step_trial import find_inseparable
 from matex.steps.worker_sums import Parts, WorkerSums
 
 __all__ = ["VirtualUpdate"]

@@ -14,9 +14,9 @@ from keras import layers
 from matex import keras_hooks
 from matex.keras_hooks import script_model
 from matex.sources.stream_batch import StreamBatch
-from matex.steps.separability import find_inseparable
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.step import Step
+from matex.steps.step_trial import find_inseparable
 from matex.steps.update_trial import find_inseparable_update
 from tests import slow
 
@@ -26,6 +26,7 @@ ROWS, WIDTH, SIZE = 16, 6, 4
 # Until a callback sets them.
 ZERO, SETS = tf.Variable(0.0, trainable=False), tf.Variable(0.0, trainable=False)
 FACTOR = tf.Variable(1.0, trainable=False)
+FLAG, COUNTER = tf.Variable(False, trainable=False), tf.Variable(0, trainable=False)
 Loss = Callable[[Any, Any], Any]
 
 
@@ -97,6 +98,12 @@ def prototypes(y: Any, p: Any) -> Any:
     centres = [tf.reduce_sum(p * m, 0) / (tf.reduce_sum(m) + 1e-3) for m in (is_one, 1 - is_one)]
     gaps = tf.stack([tf.reduce_sum((p - centre) ** 2, 1) for centre in centres], 1)
     return tf.reduce_mean(-tf.nn.log_softmax(-gaps)[:, 0] * is_one[:, 0])
+
+
+def frequencies(y: Any) -> Any:
+    """Numbers of rows of the class of each row."""
+    kinds = tf.cast(y > 0, tf.int32)
+    return tf.cast(tf.gather(tf.math.bincount(kinds, minlength=2), kinds), tf.float32)
 
 
 def transport(y: Any, p: Any) -> Any:
@@ -315,17 +322,68 @@ def test_a_step_that_runs_eagerly_is_searched_as_well() -> None:
     assert reason_in_a_fit(of_numbers, run_eagerly=True) == ""  # and cannot be traced
 
 
-# The number of a row in the batch is no operation on rows.
-LATER_ACROSS = {name: loss for name, loss in ACROSS.items() if name != "row-numbers"}
+# Beside a mean over rows, with a factor of 0. No operation on rows shows what the last ones are.
+BESIDE: dict[str, Loss] = {
+    **ACROSS,
+    "sum": lambda y, p: tf.reduce_sum(p**2),
+    "mean-by-number": lambda y, p: tf.reduce_mean(p**2) * tf.cast(tf.shape(y)[0], tf.float32),
+    "two-rows": lambda y, p: tf.reduce_mean(p[:2] ** 2),
+    "counts-of-classes": lambda y, p: tf.reduce_mean(p[:, 0] / frequencies(y)),
+}  # fmt: skip
+FACTORS: dict[str, Callable[[], Any]] = {
+    "a-variable": lambda: ZERO,
+    "a-flag": lambda: tf.cast(FLAG, tf.float32),
+    "a-counter": lambda: tf.minimum(tf.cast(COUNTER, tf.float32) / 100, 1.0),
+}
+OFTEN = ["contrast", "shuffled-partners", "row-numbers", "sum"]
 
 
 @pytest.mark.parametrize("place", REASONS)
-@pytest.mark.parametrize("name", slow.all_but(["contrast", "shuffled-partners"], LATER_ACROSS))
+@pytest.mark.parametrize("name", slow.all_but(OFTEN, BESIDE))
 def test_what_looks_across_rows_is_found_while_its_factor_is_zero(name: str, place: str) -> None:
     def loss(y: Any, p: Any) -> Any:
-        return tf.reduce_mean(rowwise(y, p)) + ZERO * LATER_ACROSS[name](y, p)
+        return tf.reduce_mean(rowwise(y, p)) + ZERO * BESIDE[name](y, p)
 
     assert "rows" in REASONS[place](loss)
+    assert ZERO.numpy() == 0
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_factors_of_all_kinds_are_set(factor: str) -> None:
+    def loss(y: Any, p: Any) -> Any:
+        return tf.reduce_mean(rowwise(y, p)) + FACTORS[factor]() * tf.reduce_sum(p)
+
+    assert "variables that are 0 have other values" in reason_in_a_fit(loss)
+    assert not any(variable.numpy() for variable in (ZERO, FLAG, COUNTER))
+
+
+def test_updates_are_beyond_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = network()
+
+    def loss(y: Any, p: Any) -> Any:
+        updates = tf.cast(model.optimizer.iterations, tf.float32)
+        return tf.reduce_mean(rowwise(y, p)) + tf.nn.relu(updates - 500) * tf.reduce_sum(p)
+
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    model.optimizer.iterations.assign(7)
+    keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
+    assert "variables that are 0 have other values" in find_inseparable(
+        Step(model, SIGNATURE), batch()
+    )
+    assert model.optimizer.iterations.numpy() == 7
+
+
+def test_layers_that_begin_at_zero_are_tried_with_other_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    zeros = [keras.Input((WIDTH,)), layers.Dense(SIZE, kernel_initializer="zeros")]
+    monkeypatch.setattr(f"{__name__}.network", lambda: keras.Sequential(zeros))
+
+    def loss(y: Any, p: Any) -> Any:
+        return tf.reduce_mean(rowwise(y, p)) + 0.1 * tf.reduce_sum(p**2)
+
+    assert "add up over rows" in reason_in_a_fit(loss)
+    assert reason_in_a_fit(BY_ROW["squares"]) == ""
 
 
 @pytest.mark.parametrize("largest", [1e-3, 1e3])
