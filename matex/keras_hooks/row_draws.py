@@ -57,18 +57,18 @@ class RowDraws:
 
     Args:
         rows: rows that are computed.
-        by_row: flags of the draws, in the order of the trace, see
+        axes: axes of the rows in the draws, in the order of the trace, see
             :func:`~matex.keras_hooks.rows_of_noise`.
     """
 
-    def __init__(self, rows: NoiseRows, by_row: list[bool]) -> None:
+    def __init__(self, rows: NoiseRows, axes: list[int | None]) -> None:
         self.rows = rows
         self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if self._graph is None and int(rows.own) > 1:
-            by_row.clear()  # a step in Python may draw otherwise each time
-        self._by_row = by_row
-        self._fills = not by_row
-        self._flags = iter(list(by_row))
+            axes.clear()  # a step in Python may draw otherwise each time
+        self._axes = axes
+        self._fills = not axes
+        self._known_axes = iter(list(axes))
         self._indices: Any = None
         self._is_plain = False
         self._state: Any = None
@@ -85,7 +85,7 @@ class RowDraws:
                 given = signature.bind(*args, **kwargs)
                 given.apply_defaults()
                 shape = tf.cast(given.arguments["shape"], tf.int32)
-                return self._drawn(present, given.arguments, has_rows=self._has_rows(shape))
+                return self._drawn(present, given.arguments, self._axis(shape))
 
         return draw
 
@@ -103,7 +103,8 @@ class RowDraws:
             if not self._follows_from_state(shape):
                 return present(*args, **kwargs)
             with tf.name_scope(NOISE_SCOPE):
-                has_rows = self._has_rows(shape, constant=True)
+                axis = self._axis(shape, constant=True)
+                has_rows = axis is not None
                 key, counter = noise_counter(
                     self._state,
                     arguments.pop("seed"),
@@ -114,7 +115,7 @@ class RowDraws:
                 )
                 self.drawn_by_state += 1
                 arguments |= {"key": key, "counter": counter, "alg": _PHILOX}
-                return self._drawn(stateless, arguments, has_rows=has_rows)
+                return self._drawn(stateless, arguments, axis)
 
         return draw
 
@@ -162,10 +163,12 @@ class RowDraws:
         finally:
             self._is_plain = before
 
-    def _drawn(self, draw: Callable[..., Any], arguments: dict[str, Any], *, has_rows: bool) -> Any:
+    def _drawn(self, draw: Callable[..., Any], arguments: dict[str, Any], axis: int | None) -> Any:
         """This rank's rows of *draw* applied to *arguments*, or all of it if it has no rows."""
-        if not has_rows:
+        if axis is None:
             return draw(**arguments)
+        if axis:
+            return self._drawn_along(draw, dict(arguments), axis)
         arguments = dict(arguments)
         if not self.rows.addressable:
             self.rows.note_shifted("layers that XLA compiles")
@@ -195,6 +198,28 @@ class RowDraws:
         first = None if self._is_constant(static[0]) else static[0]
         return tf.ensure_shape(rows, [first, *static[1:]])
 
+    def _drawn_along(self, draw: Callable[..., Any], arguments: dict[str, Any], axis: int) -> Any:
+        """This rank's rows, which lie along *axis*, of a draw for the whole batch.
+
+        As many rows as the rank has are a guess here; another number is no number of rows.
+        """
+        if not self.rows.addressable:
+            self.rows.note_shifted("layers that XLA compiles")
+            return draw(**arguments)
+        shape = tf.cast(arguments.pop("shape"), tf.int32)
+        whole = tf.concat([shape[:axis], [self.rows.whole], shape[axis + 1 :]], 0)
+
+        def drawn(shape: Any) -> Any:
+            with tf.name_scope(NOISE_SCOPE):  # a branch has names of its own
+                return draw(shape=shape, **arguments)
+
+        rows = tf.cond(
+            tf.equal(shape[axis], self.rows.own),
+            lambda: tf.gather(drawn(whole), self.places(self.rows.own), axis=axis),
+            lambda: drawn(shape),
+        )
+        return tf.ensure_shape(rows, tensor_util.constant_value_as_shape(shape))
+
     def _follows_from_state(self, shape: Any) -> bool:
         """Whether a draw of *shape* happens once per step, with rows of known size."""
         if not self.follows_state:
@@ -214,14 +239,26 @@ class RowDraws:
         row = math.prod(static[1:])
         return row * (self.count(shape) // tf.maximum(self.rows.own, 1))
 
-    def _has_rows(self, shape: Any, *, constant: bool = False) -> bool:
-        """Whether the draw of *shape*, next in the trace, has rows of the batch."""
-        flag = next(self._flags, None)
-        if flag is None:
-            flag = self.is_open(shape, constant=constant)
-            if self._fills:
-                self._by_row.append(flag)
-        return flag
+    def _axis(self, shape: Any, *, constant: bool = False) -> int | None:
+        """Axis of the batch's rows in the draw of *shape*, next in the trace; None for no rows."""
+        for known in self._known_axes:
+            return known
+        axis = 0 if self.is_open(shape, constant=constant) else self._inner_axis(shape)
+        if self._fills:
+            self._axes.append(axis)
+        return axis
+
+    def _inner_axis(self, shape: Any) -> int | None:
+        """The only axis of unknown size of *shape*, which is along rows, if not all rows share it.
+
+        Models that put time before the batch draw such noise.
+        """
+        if self._graph is None:
+            return None
+        static = tensor_util.constant_value_as_shape(shape)
+        if not static.rank or static[0] == 1 or static.as_list().count(None) != 1:
+            return None
+        return static.as_list().index(None)
 
     def _is_constant(self, count: int | None) -> bool:
         """Whether *count* is the number of rows of all batches."""

@@ -68,13 +68,14 @@ def with_global_generator(trace: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def rows_of_noise(
-    rows: NoiseRows, known: list[Any], by_row: list[bool], *, strict: bool = False
+    rows: NoiseRows, known: list[Any], axes: list[int | None], *, strict: bool = False
 ) -> Iterator[Callable[[Any], None]]:
     """Trace a train step inside: noise with a row for each of the batch's is cut like the batch.
 
-    Noise is taken to have such rows where its first dimension is not known before the batch is. It
-    may also have a whole number of blocks of them: a row for each fake and then for each real one.
-    Other noise is the same on all ranks, as it is for all rows in one process.
+    Noise is taken to have such rows where its first dimension is not known before the batch is, or
+    a single one of the others. It may also have a whole number of blocks of them: a row for each
+    fake and then for each real one. Other noise is the same on all ranks, as it is for all rows in
+    one process.
 
     Returns a function of the number of the batch's rows, for the graph that commits the step. It
     advances the states that the step drew from without advancing them: TensorFlow's seeds, Keras's
@@ -83,7 +84,7 @@ def rows_of_noise(
     Args:
         rows: rows that are computed.
         known: seed variables (of TensorFlow) that the step keeps.
-        by_row: flags of the draws, in the order of the trace: whether a draw has such rows. An
+        axes: axes of the rows in the draws, in the order of the trace; None for a draw without. An
             empty list is filled; a filled one is used, where batches have a known size, and where
             a step that runs eagerly has but one row, which may be all that there is.
         strict: whether to refuse generators that are not *known*. False by default.
@@ -93,7 +94,7 @@ def rows_of_noise(
 
     It is to be called within :func:`with_global_generator`.
     """
-    draws = RowDraws(rows, by_row)
+    draws = RowDraws(rows, axes)
     noise = _KerasNoise(draws, {id(variable) for variable in known}, strict=strict)
     with contextlib.ExitStack() as stack:
 

@@ -91,7 +91,7 @@ class SeveralUpdatesStep:
         self._synchronized = synchronized
         self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
-        self._noise_by_row: list[bool] = []
+        self._noise_axes: list[int | None] = []
         self._unweighted: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
         self._quiet_graph: Any = None
@@ -273,7 +273,7 @@ class SeveralUpdatesStep:
                 self._model, lambda: weight, self._unweighted, known
             ),
             keras_hooks.rows_of_noise(
-                rows, state.seeds, self._noise_by_row, strict=True
+                rows, state.seeds, self._noise_axes, strict=True
             ) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):

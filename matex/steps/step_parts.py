@@ -67,7 +67,7 @@ class StepParts:
         self._recorder = Recorder(model.optimizer)
         self._tail = StepTail(self._state)
         self._noise_state = keras_hooks.noise_state(model)
-        self._noise_by_row: list[bool] = []
+        self._noise_axes: list[int | None] = []
         self._unweighted: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
 
@@ -106,7 +106,7 @@ class StepParts:
             keras_hooks.weighted_batch_metrics(
                 self._model, lambda: weight, self._unweighted, known_rows(batch)
             ),
-            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row) as advance_noise,
+            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_axes) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
