@@ -105,7 +105,8 @@ def refuse(model: Any) -> None:
 
     Raises:
         NotShareable: a strategy of ``tf.distribute`` with one replica, in whose scope alone
-            Keras's own functions train; naming it.
+            Keras's own functions train, naming it; or a layer that draws by the number of rows
+            that is known when a graph is traced.
         Unsupported: a strategy of ``tf.distribute`` with several replicas.
     """
     if model.distribute_strategy.num_replicas_in_sync > 1:
@@ -114,6 +115,11 @@ def refuse(model: Any) -> None:
             f"Received: {type(model.distribute_strategy).__name__}"
         )
     refuse_scopes(model)
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.RandomElasticTransform):
+            raise NotShareable(
+                f"{layer.name} draws a field for each row, or one for all, as the graph is traced"
+            )
 
 
 def metric_variables(model: Any) -> list[Any]:

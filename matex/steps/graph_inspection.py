@@ -23,10 +23,13 @@ __all__ = [
     "has_loops",
     "in_own_function",
     "one_for_all",
+    "read_variable",
     "refuse_drawing",
+    "repeated_inputs",
     "runs_python",
     "summarizes",
     "variables_in",
+    "write_variable",
     "writes",
 ]
 
@@ -44,6 +47,13 @@ ONE_FOR_ALL = "one_for_all_rows"
 def one_for_all(rows: Any) -> Any:
     """The value common to all *rows*, which may decide branches."""
     return tf.identity(rows[0], name=ONE_FOR_ALL)
+
+
+def repeated_inputs(function: Any) -> set[int]:
+    """Places of the inputs of *function* of which only :func:`one_for_all` takes the value."""
+    places = {id(tensor.op): place for place, tensor in enumerate(function.inputs)}
+    rows = [op.inputs[0].op for op in function.graph.get_operations() if ONE_FOR_ALL in op.name]
+    return {places[id(row.inputs[0].op)] for row in rows if id(row.inputs[0].op) in places}
 
 
 def drawing(function: Any) -> str:
@@ -216,7 +226,7 @@ class ForeignVariables:
         for (handle, dtype), before in zip(self._handles, self._before, strict=True):
             now = read_variable(handle, dtype)
             if before is not None and now is not None and (now != before).any():
-                tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(before))
+                write_variable(handle, before)
                 changed = True
         return changed
 
@@ -227,6 +237,11 @@ def read_variable(handle: Any, dtype: Any) -> Any | None:
         return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
     except tf.errors.FailedPreconditionError:
         return None
+
+
+def write_variable(handle: Any, value: Any) -> None:
+    """Assign the array *value* to the variable behind *handle*. Local."""
+    tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value))
 
 
 def variables_in(function: Any) -> list[tuple[Any, Any]]:

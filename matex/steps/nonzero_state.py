@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from matex.steps.graph_inspection import read_variable, variables_in
+from matex.steps.graph_inspection import read_variable, variables_in, write_variable
 
 __all__ = ["nonzero_state"]
 
@@ -44,11 +43,11 @@ def nonzero_state(
             other = None if value is None else _other(value, counts=id(handle) in counters)
             if other is not None:
                 before.append((handle, value))
-                tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(other, dtype))
+                write_variable(handle, other)
         yield
     finally:
         for handle, value in before:
-            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value))
+            write_variable(handle, value)
 
 
 def _other(value: Any, *, counts: bool) -> Any | None:

@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Layout
 from matex.sources.interface import GlobalBatch
+from matex.steps.other_rows import larger_rows, varied_rows
 
 __all__ = [
     "CUT",
     "IF_NONZERO",
+    "OTHER_ROWS",
     "Value",
     "agree_separable",
     "are_finite",
@@ -36,6 +37,12 @@ CUT = 3
 
 IF_NONZERO = ", when variables that are 0 have other values"
 """End of a reason that shows only then."""
+
+OTHER_ROWS = {
+    ", in rows that differ more": varied_rows,
+    ", in rows of larger values": larger_rows,
+}
+"""Functions that make rows for further trials, by the end of a reason that shows only there."""
 
 _ROWS, _LOOKED_AT = 8, 64
 
@@ -177,9 +184,9 @@ def telling_rows(batch: GlobalBatch) -> Any:
     """
     lo, hi = batch.span
     rows = batch.rows([(lo, min(hi, lo + _LOOKED_AT))])
-    zeros = sum(map(keras_hooks.zeros_by_row, tf.nest.flatten(rows)))
+    zeros = sum(map(keras_hooks.zeros_by_row, keras_hooks.flatten(rows)))
     order = np.argsort(-np.asarray(zeros), kind="stable")
     if len(order) > _ROWS:
         order = np.concatenate([order[:CUT], order[CUT - _ROWS :]])
     chosen = np.resize(order, max(2, len(order))).tolist()
-    return tf.nest.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)
+    return keras_hooks.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)

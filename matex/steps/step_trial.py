@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
@@ -22,6 +21,7 @@ from matex.steps.nonzero_state import nonzero_state
 from matex.steps.separability import (
     CUT,
     IF_NONZERO,
+    OTHER_ROWS,
     are_finite,
     find_forgetting,
     telling_rows,
@@ -59,12 +59,12 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
             attempted(broken),
             lowered_loss_scales(step.optimizers) as lower,
         ):
-            return _Trial(step, telling_rows(batch), lower, alone=alone).find()
+            return _StepTrial(step, telling_rows(batch), lower, alone=alone).find()
     except NotShareable as reason:
         return str(reason)
 
 
-class _Trial:
+class _StepTrial:
     """Comparison of a step's contributions from a few rows; no variable is changed. Local.
 
     Args:
@@ -76,7 +76,7 @@ class _Trial:
 
     def __init__(self, step: Step, rows: Any, lower: Callable[[], bool], *, alone: bool) -> None:
         self._step, self._rows, self._lower, self._alone = step, rows, lower, alone
-        self._count = keras_hooks.row_count(tf.nest.flatten(rows)[0])
+        self._count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
         self._cut = min(CUT, self._count - 1)
         self._contribution, self._known = step.quiet()
 
@@ -101,13 +101,13 @@ class _Trial:
             return found
         if self._step.inseparable:
             return f"train_step does not add up over rows: {self._step.inseparable}"
-        return self._differing_if_nonzero()
+        return self._differing_if_nonzero() or self._differing_in_other_rows()
 
     def _made(self, lo: int, hi: int, by: Callable[..., Any] | None = None) -> list[np.ndarray]:
-        part = tf.nest.map_structure(lambda x: keras_hooks.cut_rows(x, lo, hi), self._rows)
+        part = keras_hooks.map_structure(lambda x: keras_hooks.cut_rows(x, lo, hi), self._rows)
         rows, denominators = float(self._count), self._step.denominators(self._rows)
         control = Control((hi - lo) / rows, float(lo), rows, Header(), [(lo, hi)], denominators)
-        parts = (by or self._contribution)(part, tf.constant(control.array()))
+        parts = (by or self._contribution)(part, keras_hooks.constant(control.array()))
         return [np.asarray(part).astype(np.float64) for part in parts]
 
     def _differing_again(self, whole: list[np.ndarray]) -> str:
@@ -152,9 +152,9 @@ class _Trial:
     def _differing_if_nonzero(self) -> str:
         """Name the part that differs where no variable is 0; "" also where that cannot be tried."""
         step, graph = self._step, self._step.searched_graph
-        found = ""
         if graph is None:
             return ""
+        found = ""
         with (
             contextlib.suppress(NotShareable),  # such values prove nothing
             attempted("train_step fails"),
@@ -162,3 +162,15 @@ class _Trial:
         ):
             found = self._differing(self._made(0, self._count))
         return found and found + IF_NONZERO
+
+    def _differing_in_other_rows(self) -> str:
+        """Name the part that differs in other rows; "" also where they cannot be tried."""
+        for where, made in OTHER_ROWS.items():
+            rows = made(self._rows)
+            if rows is None:
+                continue
+            with contextlib.suppress(NotShareable), attempted("train_step fails"):
+                other = _StepTrial(self._step, rows, self._lower, alone=False)
+                if found := other._differing(other._made(0, other._count)):
+                    return found + where
+        return ""

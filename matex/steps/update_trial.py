@@ -14,10 +14,12 @@ from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
+from matex.steps.graph_inspection import repeated_inputs
 from matex.steps.nonzero_state import nonzero_state
 from matex.steps.separability import (
     CUT,
     IF_NONZERO,
+    OTHER_ROWS,
     Value,
     are_finite,
     find_forgetting,
@@ -52,14 +54,27 @@ def find_inseparable_update(
     try:
         broken = f"{step.name} fails on a part of a batch"
         with keras_hooks.generators_kept(), unheard(), attempted(broken):
-            reason = "" if alone else _mended(step, rows) or _mended_if_nonzero(step, rows)
+            reason = "" if alone else _mended(step, rows) or _mended_elsewhere(step, rows)
             return reason or _forgetting(step, rows)
     except NotShareable as reason:
         return str(reason)
 
 
+def _mended_elsewhere(step: SeveralUpdatesStep, rows: Any) -> str:
+    """:func:`_mended` where no variable is 0, and in other rows; "" also where that fails."""
+    found = _mended_if_nonzero(step, rows)
+    one_for_all = repeated_inputs(step.quiet())
+    for where, made in OTHER_ROWS.items():
+        other = made(rows, one_for_all)
+        if found or other is None:
+            continue
+        with contextlib.suppress(NotShareable), attempted(f"{step.name} fails"):
+            found = _mended(step, other)
+            found = found and found + where
+    return found
+
+
 def _mended_if_nonzero(step: SeveralUpdatesStep, rows: Any) -> str:
-    """:func:`_mended` where no variable is 0; "" also where that cannot be tried."""
     found = ""
     optimizers = step.updates.optimizers
     with (

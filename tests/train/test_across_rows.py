@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 from matex import keras_hooks
+from matex.fitting.script_arguments import ScriptArguments
 from matex.keras_hooks import script_model
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.several_updates_step import SeveralUpdatesStep
@@ -371,6 +372,57 @@ def test_updates_are_beyond_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
         Step(model, SIGNATURE), batch()
     )
     assert model.optimizer.iterations.numpy() == 7
+
+
+# Shown by no batch whose labels are all the same.
+OF_LABELS: dict[str, Loss] = {
+    "mean-over-classes": lambda y, p: tf.reduce_sum(rowwise(y, p) / frequencies(y)),
+    "sum-of-the-rare": lambda y, p: tf.reduce_mean(rowwise(y, p))
+    + tf.reduce_sum(tf.nn.relu(y) * p[:, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", REASONS)
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_rows_are_tried_with_labels_that_they_have_not(
+    name: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, _ = batch().rows([(0, ROWS)])
+    alike = StreamBatch([x, tf.zeros(ROWS)], (0, ROWS), digest=1, last=False)
+    monkeypatch.setattr(f"{__name__}.batch", lambda: alike)
+    assert REASONS[place](OF_LABELS[name]).endswith("in rows that differ more")
+    assert REASONS[place](BY_ROW["weights-of-rows"]) == ""
+
+
+@pytest.mark.parametrize("place", REASONS)
+def test_rows_are_tried_with_larger_values(place: str) -> None:
+    def loss(y: Any, p: Any) -> Any:
+        return tf.reduce_mean(rowwise(y, p)) + tf.reduce_sum(tf.nn.relu(tf.abs(y) - 4.0) * p[:, 0])
+
+    assert REASONS[place](loss).endswith("in rows of larger values")
+
+
+def test_numbers_among_the_arguments_are_tried_with_others() -> None:
+    """They are one for all rows, and stay so."""
+    inner, optimizer = network(), keras.optimizers.SGD(0.1)
+
+    def reason(penalty: Callable[[Any], Any]) -> str:
+        def step(x: Any, y: Any, factor: Any) -> Any:
+            with tf.GradientTape() as tape:
+                p = inner(x, training=True)
+                value = tf.reduce_mean(rowwise(y, p)) + factor * penalty(p)
+            weights = inner.trainable_variables
+            optimizer.apply(tape.gradient(value, weights), weights)
+            return value
+
+        given = ScriptArguments((*batch().rows([(0, ROWS)]), tf.constant(0.0)), {})
+        rows = StreamBatch(given.tensors, (0, ROWS), digest=1, last=False)
+        model = script_model("step", step, given.signature, given.as_data)
+        shared = SeveralUpdatesStep(model, given.signature, as_data=given.as_data, rows=ROWS)
+        return find_inseparable_update(shared, rows)
+
+    assert reason(lambda p: tf.reduce_sum(p**2)).endswith("in rows that differ more")
+    assert reason(lambda p: tf.reduce_mean(p**2)) == ""
 
 
 def test_layers_that_begin_at_zero_are_tried_with_other_weights(

@@ -39,6 +39,16 @@ def steps_of_rows(seed: Any) -> dict[str, Callable[[Any], Any]]:
         "binomial": shaped("binomial", 9.0, 0.3),
         "fixed-seed": lambda x: keras.random.normal((tf.shape(x)[0], 5), seed=3),
         "vector": lambda x: keras.random.uniform((tf.shape(x)[0],), seed=seed),
+        "behind-another-axis": lambda x: tf.transpose(
+            keras.random.normal((6, tf.shape(x)[0], 4), seed=seed), (1, 0, 2)
+        ),
+        "as-last-axis": lambda x: tf.transpose(
+            keras.random.truncated_normal((6, tf.shape(x)[0]), seed=seed)
+        ),
+        "of-another-size": lambda x: tf.repeat(
+            tf.reduce_sum(keras.random.uniform((6, 0 * tf.shape(x)[0] + 20), seed=seed)),
+            tf.shape(x)[0],
+        ),
         "after-another": lambda x: (
             keras.random.uniform((3,), seed=seed)[0] + keras.random.uniform(tf.shape(x), seed=seed)
         ),
@@ -79,7 +89,9 @@ def x() -> np.ndarray:
 @pytest.mark.parametrize("name", steps_of_rows(None))
 def test_a_draw_by_rows(name: str, x: np.ndarray) -> None:
     seed = keras.random.SeedGenerator(7)
-    check(steps_of_rows(seed)[name], seed.state.value, x)
+    # Where Python draws, rows are told by the first axis alone.
+    eagerly = name not in ("behind-another-axis", "as-last-axis")
+    check(steps_of_rows(seed)[name], seed.state.value, x, eagerly=eagerly)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -92,10 +104,10 @@ def test_a_layer_by_rows(name: str, x: np.ndarray) -> None:
     check(lambda x: layer(x, training=True), seed, x)
 
 
-def check(step: Callable[[Any], Any], seed: Any, x: np.ndarray) -> None:
+def check(step: Callable[[Any], Any], seed: Any, x: np.ndarray, *, eagerly: bool = True) -> None:
     before = seed.numpy()
 
-    def run(x: Any, spans: Any, by_row: list[bool]) -> Any:
+    def run(x: Any, spans: Any, axes: list[int | None]) -> Any:
         rows = keras_hooks.NoiseRows(
             own=tf.shape(x)[0],
             whole=ROWS,
@@ -103,20 +115,21 @@ def check(step: Callable[[Any], Any], seed: Any, x: np.ndarray) -> None:
             offset=spans[0, 0],
             is_one_span=tf.shape(spans)[0] == 1,
         )
-        with keras_hooks.rows_of_noise(rows, [seed], by_row, strict=True):
+        with keras_hooks.rows_of_noise(rows, [seed], axes, strict=True):
             return step(x)
 
     spec = tf.TensorSpec((None, *SHAPE)), tf.TensorSpec((None, 2), tf.int32)
     expected = tf.function(step, autograph=False)(x).numpy()
     after = seed.numpy()
-    by_row: list[bool] = []
-    traced = tf.function(lambda *given: run(*given, by_row), spec, autograph=False)
+    axes: list[int | None] = []
+    traced = tf.function(lambda *given: run(*given, axes), spec, autograph=False)
     traced.get_concrete_function()
     for spans in SPANS:
         own = np.concatenate([x[lo:hi] for lo, hi in spans])
         kept = np.concatenate([expected[lo:hi] for lo, hi in spans])
-        sized = tf.function(lambda *given: run(*given, list(by_row)), autograph=False)
-        for function in (traced, sized, lambda *given: run(*given, list(by_row))):
+        sized = tf.function(lambda *given: run(*given, list(axes)), autograph=False)
+        in_python = [lambda *given: run(*given, list(axes))] if eagerly else []
+        for function in (traced, sized, *in_python):
             seed.assign(before)
             assert np.array_equal(function(tf.constant(own), tf.constant(spans, tf.int32)), kept)
             assert np.array_equal(seed.numpy(), after)

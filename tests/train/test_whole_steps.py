@@ -33,6 +33,7 @@ WHOLE = {
     "contrastive-batches": "the gradient of sequential/dense/kernel is",
     "product-over-the-batch": "the gradient of sequential/dense/kernel is",
     "own-normalization": "the gradient of sequential/dense/kernel is",
+    "fields-for-all-rows": "random_elastic_transform draws a field for each row",
     "shape-of-the-batch": "train_step cannot be traced: TypeError",
     "reshaped-by-the-batch-size": "train_step fails on a part of a batch: InvalidArgumentError",
     "asserted-batch-size": "train_step fails on a part of a batch: InvalidArgumentError",

@@ -225,6 +225,11 @@ def own_normalization():
     return trained(dense(6), layer(call), dense(1))
 
 
+def fields_for_all_rows():
+    distorted = keras.layers.RandomElasticTransform(1.0, 1.0, value_range=(-5, 5), seed=1)
+    return trained(keras.layers.Reshape((2, 3, 1)), distorted, keras.layers.Flatten(), dense(1))
+
+
 def whole_batches():
     """The batches of a data set in which every batch has the one size."""
     rows = ROWS // BATCH * BATCH
@@ -469,7 +474,8 @@ KINDS = {
         noise_of_numpy_eagerly, noise_of_tensorflow_eagerly, loss_added_as_a_sum,
         loss_with_a_mask, loss_with_a_mask_and_dropout, loss_with_a_mask_and_batch_norm,
         contrastive, contrastive_with_dropout, contrastive_batches, product_over_the_batch,
-        own_normalization, shape_of_the_batch, reshaped_by_the_batch_size, asserted_batch_size,
+        own_normalization, fields_for_all_rows, shape_of_the_batch,
+        reshaped_by_the_batch_size, asserted_batch_size,
         noise_of_ones_own, added_up_with_dropout, ends_at_a_nan, few_steps,
         own_counter, value_that_is_no_mean, metric_that_is_no_sum, codebook,
         losses_by_output_of_whole_batches, made_in_a_scope,

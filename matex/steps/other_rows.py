@@ -1,0 +1,68 @@
+"""Rows made of those of a batch, for further trials of a step.
+
+A trial proves nothing of what its rows do not show: a sum over the rows of a class of which there
+is none, a mean over classes where all rows are of one, a penalty on values above a threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from matex import keras_hooks
+
+__all__ = ["larger_rows", "varied_rows"]
+
+_LARGER, _OTHER = 8, 0.4
+
+
+def varied_rows(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
+    """*rows* with other values in every second row where all rows have the same. Local.
+
+    It is None if there is no such place. A value is replaced by 0, and 0 by 1.
+
+    Args:
+        rows: structure of eager tensors; sparse and ragged ones are kept.
+        one_for_all: places in the flat structure of tensors that repeat one number, which is
+            replaced in all rows if it is 0.
+    """
+
+    def varied(place: int, values: np.ndarray) -> np.ndarray:
+        if place in one_for_all:
+            is_zero = values.dtype.kind == "f" and not values.any()
+            return np.full_like(values, _OTHER) if is_zero else values
+        every_second = (np.arange(len(values)) % 2 == 1).reshape(-1, *[1] * (values.ndim - 1))
+        replaced = every_second & (values == values[:1]).all(0)
+        return np.where(replaced, (values[:1] == 0).astype(values.dtype), values)
+
+    return _made(rows, varied)
+
+
+def larger_rows(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
+    """*rows* with all continuous values 8 times as large; None if there is none. Local.
+
+    Args:
+        rows, one_for_all: see :func:`varied_rows`; values repeated in all rows are kept.
+    """
+
+    def larger(place: int, values: np.ndarray) -> np.ndarray:
+        whole_numbers = values.dtype.kind != "f" or (values == np.round(values)).all()
+        return values if place in one_for_all or whole_numbers else values * _LARGER
+
+    return _made(rows, larger)
+
+
+def _made(rows: Any, by: Callable[[int, np.ndarray], np.ndarray]) -> Any | None:
+    flat, changed = [], False
+    for place, tensor in enumerate(keras_hooks.flatten(rows)):
+        values = tensor.numpy() if keras_hooks.is_tensor(tensor) else None
+        if values is None or values.dtype.kind not in "fiub" or not values.size:
+            flat.append(tensor)
+            continue
+        with np.errstate(invalid="ignore", over="ignore"):
+            other = by(place, values).astype(values.dtype)
+        changed = changed or not np.array_equal(other, values, equal_nan=values.dtype.kind == "f")
+        flat.append(keras_hooks.constant(other))
+    return keras_hooks.pack_as(rows, flat) if changed else None
