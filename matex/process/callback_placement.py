@@ -15,6 +15,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -22,6 +23,7 @@ import keras
 from matex import keras_hooks
 from matex.files.private import PrivateFiles
 from matex.keras_hooks import early_optimizers
+from matex.process.leader_writes import NotedSaves, drop_row
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 from matex.records import console
 
@@ -74,6 +76,7 @@ class OnLeader(keras.callbacks.Callback):
         self._alone = alone
         self._begun: dict[str, tuple[Any, ...]] = {}
         self._ready = False
+        self._left_out: Callable[[], None] | None = None  # at the end of the last epoch
 
     def names(self) -> dict[str, str]:
         """Strings among the callback's attributes, file names included, by attribute."""
@@ -84,13 +87,26 @@ class OnLeader(keras.callbacks.Callback):
         super().set_params(params)
         self._inner.set_params(params)
 
+    def repeat_if_leading(self) -> None:
+        """Write what a leader that died since the epoch's last step may not have written. Local."""
+        left_out, self._left_out = self._left_out, None
+        if left_out is not None and self._leads():
+            self._alone(left_out)
+
     def _pass(self, name: str, *args: Any) -> None:
         if name in _BEGINNINGS:
             self._begun[name] = args
         if self._leads():
             self._alone(lambda: self._call(name, *args))
+        elif name == "on_epoch_end":
+            self._left_out = lambda: self._end_anew(*args)
         if name.endswith("_end"):  # after it: a rank that leads only now has not begun the phase
             self._begun.pop(name.replace("_end", "_begin"), None)
+
+    def _end_anew(self, epoch: int, logs: Any) -> None:
+        if isinstance(self._inner, keras.callbacks.CSVLogger):
+            drop_row(Path(self._inner.filename), f"{epoch}{self._inner.sep}")
+        self._call("on_epoch_end", epoch, logs)
 
     def _call(self, name: str, *args: Any) -> None:
         if not self._ready:
@@ -124,34 +140,21 @@ for _edge in ("begin", "end"):
     setattr(OnLeader, f"on_predict_batch_{_edge}", _forwarding(f"on_predict_batch_{_edge}"))
 
 
-class _NoSaveProxy:
-    """A model that does not save itself."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def save(self, *_: Any, **__: Any) -> None:
-        """Another rank does."""
-
-    save_weights = save
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-
 class OnEveryRankSavingOnLeader(OnLeader):
     """Runs ModelCheckpoint and similar on every rank: the next leader knows the best value."""
 
     def _pass(self, name: str, *args: Any) -> None:
-        leads = self._leads()
         call = getattr(self._inner, name)
-        if leads:
+        if self._leads():
             self._inner.set_model(self.model)
             self._alone(lambda: call(*args))
             return
-        self._inner.set_model(_NoSaveProxy(self.model))
+        saves = NotedSaves(self.model)
+        self._inner.set_model(saves)
         with keras_hooks.saving_nothing(self._inner):
             call(*args)
+        if name == "on_epoch_end":
+            self._left_out = saves.make
 
 
 class RestoringOnLeader(OnLeader):
@@ -176,6 +179,8 @@ class RestoringOnLeader(OnLeader):
         elif name in ("on_epoch_end", "on_train_batch_end"):
             with keras_hooks.saving_nothing(self._inner):
                 getattr(self._inner, name)(*args)
+            if name == "on_epoch_end":
+                self._left_out = lambda: self._inner.on_epoch_end(*args)
         if name == "on_train_begin":
             self._restored()
 
@@ -194,6 +199,7 @@ class AgreementCallback(keras.callbacks.Callback):
         self._after_begin = after_begin
         self._after_batch = after_batch
         self._after_epoch = after_epoch
+        self.on_leader: list[OnLeader] = []
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._after_begin()
@@ -203,6 +209,8 @@ class AgreementCallback(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._after_epoch(epoch, logs)
+        for callback in self.on_leader:
+            callback.repeat_if_leading()
 
 
 def _seen_on_leader(name: str) -> Callable[..., None]:
@@ -254,7 +262,7 @@ def share_out(
     alone: Callable[[Callable[[], None]], None],
     restored: Callable[[], None] = lambda: None,
     beside_bar: BesideBar | None = None,
-    last: Iterable[keras.callbacks.Callback] = (),
+    last: Iterable[AgreementCallback] = (),
     files: PrivateFiles | None = None,
 ) -> list[keras.callbacks.Callback]:
     """The list to give to fit, evaluate or predict for the user's *callbacks*.
@@ -280,9 +288,12 @@ def share_out(
 
     given = keras_hooks.listed(callbacks)
     result = [placed(callback) for callback in given]
+    on_leader = [callback for callback in result if isinstance(callback, OnLeader)]
     if files is not None:
-        called = [c.names() for c in result if isinstance(c, OnLeader)]
-        files.names = {f"{n} {key}": v for n, one in enumerate(called) for key, v in one.items()}
+        called = enumerate(callback.names() for callback in on_leader)
+        files.names = {f"{n} {key}": v for n, one in called for key, v in one.items()}
     if verbose != 0 and not any(isinstance(c, keras.callbacks.ProgbarLogger) for c in given):
         result.append(LeaderProgressBar(leads, beside=beside_bar))
+    for each in last:
+        each.on_leader = on_leader
     return [*result, *last]

@@ -90,3 +90,29 @@ def test_the_best_model_outlives_the_leader(alone: Path, tmp_path: Path) -> None
     with h5py.File(tmp_path / "each-1.weights.h5") as file:
         first = file["layers/dense/vars/0"][()]
     np.testing.assert_array_equal(kernel, first)
+
+
+def test_a_leader_that_dies_among_its_callbacks_leaves_no_gap(tmp_path: Path) -> None:
+    """What it had written is there once, what it had not the next leader writes."""
+    plain, ranks = tmp_path / "plain", tmp_path / "ranks"
+    for folder in (plain, ranks):
+        folder.mkdir()
+    done = execute([sys.executable, SCRIPTS / "dying_leader.py", plain], directory=plain)
+    assert done.returncode == 0, done.stderr
+    outcome = matex_run(ranks, "dying_leader.py", ranks, ranks=4)
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.summary["world_size_end"] == 1
+    names = [path.relative_to(plain) for path in plain.rglob("*") if path.is_file()]
+    assert len(names) == 3 * 5 + 1
+    for name in names:
+        mine, theirs = ranks / name, plain / name
+        if name.suffix == ".h5":
+            for a, b in zip(arrays(mine), arrays(theirs), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        elif name.suffix == ".csv":
+            lines = [path.read_text().splitlines() for path in (mine, theirs)]
+            assert [line[:4] for line in lines[0]] == [line[:4] for line in lines[1]], name
+        elif name.suffix == ".txt":
+            assert mine.read_text() == theirs.read_text()
+        else:
+            assert mine.stat().st_size > 0
