@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,6 +175,8 @@ def prune_file(
         raise InputError(f"{out} exists; give --force to replace it, or another --out")
     if out.suffix != ".keras":
         raise InputError(f"the result must be named *.keras. Received: {out}")
+    if not out.parent.is_dir():
+        raise InputError(f"an existing folder for the result is wanted. Received: {out.parent}")
     model = _loaded(source)
     x, y = rows_of(data, model)
     target = options.pop("target")
@@ -188,12 +191,17 @@ def prune_file(
         model.save(aside)
         _must_load(aside, probe)
         aside.replace(out)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
     finally:
         aside.unlink(missing_ok=True)
     return _told(out, pruned, Goal(target, ratio), parameters)
 
 
 def _loaded(source: Path) -> Any:
+    if source.suffix == ".keras" and not zipfile.is_zipfile(source):
+        size = source.stat().st_size
+        raise InputError(f"a whole .keras file is wanted. Received: {source}, {size:,} bytes")
     try:
         model = keras.models.load_model(source)
     except (ValueError, OSError, TypeError) as error:
@@ -231,7 +239,7 @@ def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) ->
     stays = left_alone(outcome.left_alone, parameters, outcome.parameters[0])
     return [
         *lines,
-        *(f"  {row}" for row in table_of(outcome.changes)),
+        *(f"  {row}" for row in table_of(outcome.changes, has_loss=outcome.has_loss)),
         *(f"left alone: {line}" for line in stays),
     ]
 

@@ -46,8 +46,9 @@ class Teller:
         names, line = telling.kept_whole(outcome.changes, self._kept_whole)
         self._kept_whole.update(names)
         self(line and f"apoptosis keeps all units of {line}")
-        for row in telling.table_of(outcome.changes) if self._verbose > 1 else ():
-            self(f"  {row}")
+        if self._verbose > 1:
+            for row in telling.table_of(outcome.changes, has_loss=outcome.has_loss):
+                self(f"  {row}")
         if self._class and outcome.changed:
             self(telling.made_by_its_class(self._class))
             self._class = ""

@@ -98,17 +98,21 @@ def totals_of(changes: Sequence[Change]) -> str:
     return f"{gone:,} of {units:,} units gone, in {len(kept)} of {groups}"
 
 
-def table_of(changes: Sequence[Change]) -> list[str]:
-    """The groups of an event as lines of a table; none without groups."""
+def table_of(changes: Sequence[Change], *, has_loss: bool) -> list[str]:
+    """The groups of an event as lines of a table; none without groups.
+
+    Args:
+        changes: changes of the groups.
+        has_loss: whether a held-out loss was measured.
+    """
     if not changes:
         return []
     rows = [("group", "units", "cost", "held-out loss", "")]
     for change in changes:
         units = f"{change.units_from} -> {change.units_to}" if change.kept else change.units_from
         stays = "" if change.kept else "stays"
-        rows.append(
-            (_short(change.layer), str(units), f"{change.cost:.2g}", f"{change.loss:.4f}", stays)
-        )
+        loss = f"{change.loss:.4f}" if has_loss else "none"
+        rows.append((_short(change.layer), str(units), f"{change.cost:.2g}", loss, stays))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

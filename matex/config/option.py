@@ -79,7 +79,7 @@ class Option:
     def _limits(self) -> list[str]:
         unit = f" {self.unit}" if self.unit else ""
         limits = (("of at least", self.least), ("above", self.above), ("below", self.below))
-        return [f"{words} {limit:g}{unit}" for words, limit in limits if limit is not None]
+        return [f"{words} {limit:.15g}{unit}" for words, limit in limits if limit is not None]
 
     @property
     def condition_and_help(self) -> str:
@@ -140,11 +140,11 @@ class Option:
         if value not in self.choices if self.choices else value == "":
             raise self._refusal(self.wanted, source, received)
         if self.least is not None and not value >= self.least:
-            raise self._refusal(f"at least {self.least:g}{unit}", source, received)
+            raise self._refusal(f"at least {self.least:.15g}{unit}", source, received)
         if self.above is not None and not value > self.above:
-            raise self._refusal(f"above {self.above:g}{unit}", source, received)
+            raise self._refusal(f"above {self.above:.15g}{unit}", source, received)
         if self.below is not None and not value < self.below:
-            raise self._refusal(f"below {self.below:g}{unit}", source, received)
+            raise self._refusal(f"below {self.below:.15g}{unit}", source, received)
 
     @staticmethod
     def _refusal(wanted: str, source: str, received: str) -> InputError:

@@ -111,7 +111,7 @@ class RankOptions:
         kind=TIME)
     seed: int = option(
         0, "S", "seeds Keras, NumPy and Python before the script runs", COMMON,
-        least=0, default_text="0")
+        least=0, below=2**32, default_text="0")
 
     checkpoint_every: int = option(
         0, "STEPS", "also save after each so many steps, and wait until it is written; 0: at the "

@@ -93,7 +93,7 @@ def test_the_best_model_outlives_the_leader(alone: Path, tmp_path: Path) -> None
 
 
 def test_a_leader_that_dies_among_its_callbacks_leaves_no_gap(tmp_path: Path) -> None:
-    """What it had written is there once, what it had not the next leader writes."""
+    """Files have each epoch once: the next leader writes what the first had not."""
     plain, ranks = tmp_path / "plain", tmp_path / "ranks"
     for folder in (plain, ranks):
         folder.mkdir()

@@ -41,17 +41,19 @@ def test_the_line_of_a_large_network_is_short() -> None:
 def test_where_nothing_can_go_the_line_says_so() -> None:
     assert totals_of([]) == "nothing to remove"
     assert totals_of([change("a", kept=False)]) == "0 of 64 units gone, in 0 of 1 group"
-    assert table_of([]) == []
+    assert table_of([], has_loss=True) == []
 
 
 def test_the_table_has_a_line_for_each_group() -> None:
     long = "+".join(f"conv{n}_block1_3_conv" for n in range(12))
     name = "conv0_block1_3_conv+(11 more)"
-    assert table_of([change("a"), change(long, 256, 9, kept=False)]) == [
+    changes = [change("a"), change(long, 256, 9, kept=False)]
+    assert table_of(changes, has_loss=True) == [
         f"{'group':<29}     units   cost  held-out loss",
         f"{'a':<29}  64 -> 30  0.012         0.5000",
         f"{name:<29}       256  0.012         0.5000  stays",
     ]
+    assert table_of(changes, has_loss=False)[1].endswith("0.012           none")
 
 
 def test_a_group_that_stays_is_told_of_once() -> None:

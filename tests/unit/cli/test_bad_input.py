@@ -118,6 +118,10 @@ BAD = {
         "matex data info: unrecognized arguments: --lable=2; did you mean --label?",
     ),
     "seed in words": (["run", "-n", "2", "--seed", "x", "train.py"], "--seed"),
+    "seed too large": (
+        ["run", "-n", "2", "--seed", "4294967296", "train.py"],
+        "seed must be below 4294967296",
+    ),
     "negative seed": (["run", "-n", "2", "--seed", "-1", "train.py"], "seed must be at least 0"),
     "nothing kept": (["run", "-n", "2", "--keep", "0", "train.py"], "keep must be at least 1"),
     "unknown strategy": (
