@@ -104,10 +104,30 @@ class PrivateFiles:
     def leader_lives(self) -> bool | None:
         """Whether the leader lives, before any message tells; None on another host. Local."""
         world = self._communicator.world
-        leader = next(m for m in world.members if m.rank == world.leader)
-        if leader.host != world.me.host or leader.space != world.me.space:
+        return self._lives(next(m for m in world.members if m.rank == world.leader))
+
+    def _lives(self, member: ft.Member) -> bool | None:
+        me = self._communicator.world.me
+        if member.host != me.host or member.space != me.space:
             return None
-        return Path(f"/proc/{leader.pid}").exists()
+        return Path(f"/proc/{member.pid}").exists()
+
+    def succeed(self) -> bool | None:
+        """Make this rank's files the real ones if all ranks before it have died. Local.
+
+        No message has told of it yet.
+
+        Returns:
+            Whether it leads now; None where that cannot be seen, because one is on another host.
+        """
+        world = self._communicator.world
+        before = [self._lives(m) for m in world.members if m.rank < world.me.rank]
+        if any(before) or None in before:
+            return None if None in before else False
+        with self._lock, real.passing():
+            if not self._view.leads:
+                publish(self._view)
+        return True
 
     @property
     def run(self) -> str:

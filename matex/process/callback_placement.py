@@ -37,16 +37,8 @@ _WRITING = (
 )
 # Packages whose callbacks tell a service or a terminal of the run: once is enough.
 _TRACKERS = (
-    "aim",
-    "clearml",
-    "comet_ml",
-    "dvclive",
-    "mlflow",
-    "neptune",
-    "swanlab",
-    "tqdm",
-    "wandb",
-)
+    "aim", "clearml", "comet_ml", "dvclive", "mlflow", "neptune", "swanlab", "tqdm", "wandb",
+)  # fmt: skip
 _BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin")
 
 
@@ -76,7 +68,7 @@ class OnLeader(keras.callbacks.Callback):
         self._alone = alone
         self._begun: dict[str, tuple[Any, ...]] = {}
         self._ready = False
-        self._left_out: Callable[[], None] | None = None  # at the end of the last epoch
+        self._left_out: Callable[[], None] | None = None  # at the end of an epoch, or of the fit
 
     def names(self) -> dict[str, str]:
         """Strings among the callback's attributes, file names included, by attribute."""
@@ -88,7 +80,7 @@ class OnLeader(keras.callbacks.Callback):
         self._inner.set_params(params)
 
     def repeat_if_leading(self) -> None:
-        """Write what a leader that died since the epoch's last step may not have written. Local."""
+        """Write what a leader that died since the last step may not have written. Local."""
         left_out, self._left_out = self._left_out, None
         if left_out is not None and self._leads():
             self._alone(left_out)
@@ -100,6 +92,8 @@ class OnLeader(keras.callbacks.Callback):
             self._alone(lambda: self._call(name, *args))
         elif name == "on_epoch_end":
             self._left_out = lambda: self._end_anew(*args)
+        elif name == "on_train_end":
+            self._left_out = lambda: self._call(name, *args)
         if name.endswith("_end"):  # after it: a rank that leads only now has not begun the phase
             self._begun.pop(name.replace("_end", "_begin"), None)
 
@@ -181,6 +175,8 @@ class RestoringOnLeader(OnLeader):
                 getattr(self._inner, name)(*args)
             if name == "on_epoch_end":
                 self._left_out = lambda: self._inner.on_epoch_end(*args)
+        elif name == "on_train_end":
+            self._left_out = lambda: self._inner.on_train_end(*args)
         if name == "on_train_begin":
             self._restored()
 
@@ -209,6 +205,10 @@ class AgreementCallback(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._after_epoch(epoch, logs)
+        self.write_left_out()
+
+    def write_left_out(self) -> None:
+        """Write what a leader that has died may not have; after the ranks have agreed. Local."""
         for callback in self.on_leader:
             callback.repeat_if_leading()
 

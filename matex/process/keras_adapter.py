@@ -122,6 +122,7 @@ class KerasAdapter:
             shared = {**self._shared_out(given, last), "epochs": asked}
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
             self._share_written()
+            last.write_left_out()
             self.run.replacements.note_history(number, keras_hooks.history_of(model))
             self._earlier.end(model, given, number)
             return history
