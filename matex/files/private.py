@@ -122,8 +122,10 @@ class PrivateFiles:
         """
         world = self._communicator.world
         before = [self._lives(m) for m in world.members if m.rank < world.me.rank]
-        if any(before) or None in before:
-            return None if None in before else False
+        if None in before:
+            return None
+        if any(before):
+            return False
         with self._lock, real.passing():
             if not self._view.leads:
                 publish(self._view)

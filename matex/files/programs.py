@@ -2,8 +2,9 @@
 
 A program writes to the real files, on whichever rank it runs: a second ``rm -r logs``, a moment
 later, would remove files that the leader has written since. So the others wait until the leader's
-program has ended, and get the same result. A program with other words than the leader's, such as a
-process id, or whose output goes to an open file of this rank, is run by each rank.
+program has ended, and get the same result; where the leader has died, the next rank takes its
+place. A program with other words than the leader's, such as a process id, or whose output goes to
+an open file of this rank, is run by each rank.
 """
 
 from __future__ import annotations
