@@ -6,8 +6,8 @@ ranks. Keras's callbacks that decide by the logs, which are equal on all ranks, 
 too. Keras's callbacks that only write, and any whose class sets ``on_one_rank = True``, run on the
 leader; when it dies the next leader's copy is begun and continues, after the end of the epoch or of
 the fit that the dead one may have left out. Two kinds have a state of their own: ModelCheckpoint
-and OrbaxCheckpoint keep their best value on every rank but save on one; the state that BackupAndRestore
-restores goes to all ranks.
+and OrbaxCheckpoint keep their best value on every rank but save on one; the state that
+BackupAndRestore restores goes to all ranks.
 """
 
 from __future__ import annotations
