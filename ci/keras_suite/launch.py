@@ -21,8 +21,8 @@ from ci.keras_suite.records import Outcome, Records, file_of
 
 PROGRAM = Path(__file__).resolve().with_name("rank.py")
 _POLL_S = 0.2
-_START_S = 180.0
-_END_S = 60.0
+_START_S = 300.0
+_END_S = 180.0
 _LOG_LINES = 40
 _ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",  # the tests lie in the installed package

@@ -35,6 +35,7 @@ class Runner:
     reports: Path
     reasons: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    logs: dict[str, Path] = field(default_factory=dict)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _printing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -42,7 +43,7 @@ class Runner:
         """Run the parts of a lane one after the other, and the lanes side by side.
 
         A part that fails does not stop the others. ``reasons`` then has "", or why it failed, for
-        each.
+        each, and ``logs`` the outputs of parts that ran beside others.
 
         Raises:
             KeyboardInterrupt: after all processes have been ended.
@@ -67,7 +68,7 @@ class Runner:
             if self._stopped.is_set():
                 return
             self._say(f"{name} begins")
-            log = self.reports / f"{name}.log"
+            log = self.logs[name] = self.reports / f"{name}.log"
             with log.open("wb") as file:
                 self._run(name, file)
             self._say(f"\n=== {name}\n{log.read_text(errors='replace')}")

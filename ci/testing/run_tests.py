@@ -20,6 +20,8 @@ from ci.testing import leftovers, rank_reports
 from ci.testing.lanes import Runner
 from ci.testing.parts import LANES, PARTS, REPORTS, Part, parts
 
+_LAST_LINES = 30
+
 
 def count(part: Part, reason: str) -> Counter[str]:
     """Count the outcomes in the part's JUnit files; MPI ranks of one launch count as one."""
@@ -53,6 +55,14 @@ def left_behind(token: str, segments: set[str], tmp: Path) -> str:
     lines = [f"{where}: {what}" for where, names in strays.items() for what in names]
     print(*(lines or ["no process, nothing in /dev/shm or TMPDIR"]), sep="\n")
     return f"{len(lines)} left behind and removed" if lines else ""
+
+
+def repeat_ends(runner: Runner) -> None:
+    """Print again how the outputs of failed parts end, which thousands of lines may lie behind."""
+    for name, log in runner.logs.items():
+        if runner.reasons.get(name):
+            lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+            print(f"\n=== the last lines of {name}", *lines, sep="\n")
 
 
 def main() -> int:
@@ -89,6 +99,7 @@ def main() -> int:
     reasons = {
         name: runner.reasons[name] for name in (*PARTS, "leftovers") if name in runner.reasons
     }
+    repeat_ends(runner)
     totals: Counter[str] = Counter()
     for name in reasons.keys() & runner.parts:
         totals += count(runner.parts[name], reasons[name])
