@@ -47,6 +47,8 @@ class Header(NamedTuple):
     """Learning rate of the leader; 0 on other ranks."""
     rate_factor: float = 0.0
     """The leader's factor for the learning rate in this step; 0 on other ranks."""
+    inseparable: float = 0.0
+    """Number of ranks that found in a repeated check that batches cannot be divided."""
     ranks: float = 1.0
     """1 on each rank: its sum must be the number of ranks."""
 

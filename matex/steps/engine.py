@@ -15,7 +15,9 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.bitflips import flip
 from matex.steps.maker import StepMaker
 from matex.steps.own_rows import OwnRows
+from matex.steps.repeated_check import find_again, is_due
 from matex.steps.row_recovery import RowRecovery
+from matex.steps.separability import agree_separable
 from matex.steps.services import OpenSlots, StepServices, StepSource
 from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
@@ -67,6 +69,10 @@ class StepEngine:
         self._strategy: Strategy = strategy or Sync()
         scales = keras_hooks.traits_of(model.optimizer).scales_loss
         self._check_finite = finds_nonfinite and not scales
+        # Replicas that differ could not go on with whole batches.
+        self._may_check_again = (
+            services.communicator.initial_size > 1 and self._strategy.sums_gradients
+        )
         self._rows = OwnRows(services, model)
         self._taken_over = RowRecovery(services, self._rows)
         self._use(compiled)
@@ -133,8 +139,9 @@ class StepEngine:
 
         The layout of the exchange changes with them.
         """
+        checks = self._step.checks
         self._use(CompiledStep(trace_step(self._model, self._source, **self._step.options)))
-        self.skip_separability_check()
+        self._step.checks = checks
 
     # Spares.
 
@@ -156,7 +163,7 @@ class StepEngine:
         Args:
             tried: numbers of the updates that they have checked. None by default.
         """
-        self._step.separability_checked = True
+        self._step.checks.is_made = True
         self._step.tried.update(tried)
 
     @property
@@ -255,12 +262,38 @@ class StepEngine:
         if batch.uneven:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
-        step, slots = self._step, self._taken_over.slots
-        if not step.separability_checked and batch.span[0] != batch.span[1]:
-            self._maker.check_separable(batch)  # may lose members: before rows are assigned
-            step.separability_checked = True
+        slots = self._taken_over.slots
+        if batch.span[0] != batch.span[1]:
+            self._check(batch)  # may lose members: before rows are assigned
         if slots is not None:
             slots.fill(None)
         self._rows.rate_factor = rate_factor
         self._strategy.before_step(self._services.faults.step)
-        return self._maker.make(batch, decline=decline)
+        logs = self._maker.make(batch, decline=decline)
+        self._step.checks.is_refuted = self._maker.made.header.inseparable > 0
+        return logs
+
+    def _check(self, batch: GlobalBatch) -> None:
+        """Check that *batch* can be divided, before the first step and again before some others.
+
+        Collective before the first, and after a check of some rank has found that it cannot.
+
+        Raises:
+            NotShareable: on every rank.
+        """
+        checks, world = self._step.checks, self._communicator.world
+        if checks.is_refuted:
+            agree_separable(self._communicator, checks.found, refuted=True)
+        if not checks.is_made:
+            self._maker.check_separable(batch)
+            checks.is_made = True
+        elif self._may_check_again and is_due(checks.steps):
+            fraction = world.ranks.index(world.rank) / world.size
+            found = find_again(batch, fraction, self._maker.find_inseparable)
+            if found:
+                checks.found = (
+                    f"{found}; it was found after {checks.steps} steps, and sums of earlier ones "
+                    "may be wrong by it"
+                )
+        self._rows.found_inseparable = bool(checks.found)
+        checks.steps += 1

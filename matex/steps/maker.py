@@ -64,6 +64,12 @@ class StepMaker(Protocol):
             NotShareable: on every rank; nothing was changed, and the step is not made.
         """
 
+    def find_inseparable(self, rows: Any) -> str:
+        """Name what does not add up over *rows* with the current weights; "" if nothing. Local.
+
+        Nothing is changed. Only for a step that was checked before its first use.
+        """
+
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         """Make the step of *batch*, with any recovery, and return its logs; collective.
 

@@ -34,11 +34,11 @@ class DividedLosses(Protocol):
 class OwnRows:
     """This rank's part of the running step's batch. Local.
 
-    The header carries ``stop_wanted``, the requests of *services* and, from the leader only,
-    ``rate_factor``. ``speeds``, equal on all ranks, determines the fraction of the batch that each
-    rank computes; empty means equal fractions. ``workers`` is the number of virtual workers, whose
-    rows are not divided; 0 without virtual workers. ``read`` are the time intervals in which rows
-    of the running step were read.
+    The header carries ``stop_wanted``, ``found_inseparable``, the requests of *services* and, from
+    the leader only, ``rate_factor``. ``speeds``, equal on all ranks, determines the fraction of the
+    batch that each rank computes; empty means equal fractions. ``workers`` is the number of virtual
+    workers, whose rows are not divided; 0 without virtual workers. ``read`` are the time intervals
+    in which rows of the running step were read.
 
     Args:
         services: ranks and requests of the run.
@@ -54,6 +54,7 @@ class OwnRows:
         self._divided: DividedLosses | None = None
         self.stop_wanted = False
         self.rate_factor = 1.0
+        self.found_inseparable = False
         self.speeds: Mapping[int, float] = {}
         self.workers = services.virtual_workers
         self.read: list[Interval] = []
@@ -186,6 +187,7 @@ class OwnRows:
         leads = self._communicator.world.is_leader
         return {
             "stop": float(self.stop_wanted),
+            "inseparable": float(self.found_inseparable),
             "leave": float(requests.leave),
             "save": float(requests.word) if leads else 0.0,
         }

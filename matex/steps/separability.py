@@ -46,17 +46,31 @@ OTHER_ROWS = {
 
 _ROWS, _LOOKED_AT = 8, 64
 
+_TEXT = 512  # bytes of a reason that the ranks exchange
+
 _ROUNDING = 1e-6  # of float32, over some operations
 
 
-def agree_separable(communicator: ft.Communicator, found: str) -> None:
+def agree_separable(communicator: ft.Communicator, found: str, *, refuted: bool = False) -> None:
     """Raise unless no rank has *found* a part that does not add up; collective.
 
+    Args:
+        communicator: communicator of all ranks.
+        found: what this rank found; "" if nothing.
+        refuted: whether to raise even if no living rank has found one, because a dead one had;
+            equal on all ranks, False by default.
+
     Raises:
-        NotShareable: on every rank.
+        NotShareable: on every rank, with the text of the lowest rank that has one.
     """
-    if not communicator.agree(not found):
-        raise NotShareable(found or "another rank found that its train_step does not add up")
+    text = np.frombuffer(found.encode()[:_TEXT].ljust(_TEXT, b"\0"), np.uint8)
+    texts = [
+        bytes(row).rstrip(b"\0").decode(errors="ignore")
+        for row in communicator.allgather(text).rows
+    ]
+    reason = next(filter(None, texts), "")
+    if reason or refuted:
+        raise NotShareable(reason or "a rank that died had found that train_step does not add up")
 
 
 def are_finite(*contributions: list[np.ndarray]) -> bool:
@@ -121,6 +135,7 @@ class Value(NamedTuple):
     scale: float
     floor: float
     counts: bool
+    is_gradient: bool = False
 
     def differs(self, tolerance: float) -> bool:
         if not np.isfinite(self.scale):
@@ -159,10 +174,11 @@ def values_of(
     for segment, mine, *others in zip(segments, flat(whole), *map(flat, parts), strict=True):
         scale = sum(_norm(part) for part in (mine, *others))
         counts = segment in layout.sums
-        least = floor if segment in layout.gradients else 1e-12
+        is_gradient = segment in layout.gradients
+        least = floor if is_gradient else 1e-12
         with _overflowing():
             added = sum(others).reshape(-1)
-        yield Value(segment.name, mine.reshape(-1), added, scale, least, counts)
+        yield Value(segment.name, mine.reshape(-1), added, scale, least, counts, is_gradient)
 
 
 def _norm(values: np.ndarray) -> float:

@@ -23,7 +23,7 @@ from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.update_trial import find_inseparable_update
+from matex.steps.update_trial import find_inseparable_update, find_inseparable_update_now
 
 __all__ = ["SeveralUpdates"]
 
@@ -78,6 +78,9 @@ class SeveralUpdates:
         alone = self._communicator.initial_size == 1
         found = find_inseparable_update(self._step, batch, alone=alone)
         agree_separable(self._communicator, found)
+
+    def find_inseparable(self, rows: Any) -> str:
+        return find_inseparable_update_now(self._step, rows)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()

@@ -23,6 +23,7 @@ from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.steps.branches import takes_branch_by_rows
+from matex.steps.check_record import CheckRecord
 from matex.steps.control import (
     control_spec,
     denominators_in,
@@ -98,14 +99,12 @@ class SeveralUpdatesStep:
         self.shifted: set[str] = set()
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
-        self.updates = SharedUpdates(
-            self.exchanges, scales_rate=scales_rate, most_rows=self._most_rows
-        )
+        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, most_rows=most_rows)
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
         self.batch_spec = as_data(signature)
-        self.separability_checked = False
+        self.checks = CheckRecord()
         self._denominators: Callable[[Batch], np.ndarray] | None = None
         self._trace()
 

@@ -21,7 +21,7 @@ from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
-from matex.steps.step_trial import find_inseparable
+from matex.steps.step_trial import find_inseparable, find_inseparable_now
 from matex.strategies import Strategy
 
 __all__ = ["SingleUpdate"]
@@ -90,6 +90,9 @@ class SingleUpdate:
     def check_separable(self, batch: GlobalBatch) -> None:
         found = find_inseparable(self._step, batch, alone=self._communicator.initial_size == 1)
         agree_separable(self._communicator, found)
+
+    def find_inseparable(self, rows: Any) -> str:
+        return find_inseparable_now(self._step, rows)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         step = self._step

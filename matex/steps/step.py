@@ -19,6 +19,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
+from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_separability import inseparable_in
@@ -77,7 +78,7 @@ class Step:
         self.runs_eagerly = bool(model.run_eagerly)
         self.batch_spec = as_data(signature)
         self.tried: set[int] = set()  # for steps of several updates; here there is one
-        self.separability_checked = False  # whether all ranks found that batches can be divided
+        self.checks = CheckRecord()
         self.may_vary = not keras_hooks.adds_up(model)  # so it must be checked whether it adds up
         self.may_count = not keras_hooks.counts_add_up(model)  # the same for its metrics alone
         self._signature = (signature, control_spec())

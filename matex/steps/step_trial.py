@@ -31,7 +31,7 @@ from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted
 
-__all__ = ["find_inseparable"]
+__all__ = ["find_inseparable", "find_inseparable_now"]
 
 
 def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
@@ -64,6 +64,24 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
         return str(reason)
 
 
+def find_inseparable_now(step: Step, rows: Any) -> str:
+    """Name the part of *step* that does not add up over *rows* with the current weights. Local.
+
+    It is "" if everything does, and for a step that runs eagerly: it would run the script's own
+    Python code, which may count its calls, in the middle of training. Nothing is changed.
+    """
+    if not step.may_vary or step.runs_eagerly:
+        return ""
+    with (
+        contextlib.suppress(NotShareable),  # the step itself will fail
+        keras_hooks.generators_kept(host=step.may_draw),
+        attempted("train_step fails"),
+        lowered_loss_scales(step.optimizers) as lower,
+    ):
+        return _StepTrial(step, rows, lower, alone=False).find_again()
+    return ""
+
+
 class _StepTrial:
     """Comparison of a step's contributions from a few rows; no variable is changed. Local.
 
@@ -92,11 +110,21 @@ class _StepTrial:
         finally:
             foreign.put_back()
 
+    def find_again(self) -> str:
+        """Name the part of the step that does not add up now, though it did; "" if none."""
+        foreign = ForeignVariables(self._contribution, self._known)
+        try:
+            return self._differing(self._made(0, self._count), first=False)
+        finally:
+            foreign.put_back()
+
     def _find(self, put_back: Callable[[], bool]) -> str:
         whole = self._made(0, self._count)
         if put_back() and not self._alone:
             return "train_step changes a variable that neither the model nor its optimizer knows"
         found = self._differing_again(whole) or self._differing(whole) or self._forgetting(whole)
+        assert self._step.layout is not None
+        self._step.checks.note(values_of(self._step.layout, whole, [whole]))
         if found or self._alone:
             return found
         if self._step.inseparable:
@@ -124,14 +152,20 @@ class _StepTrial:
                 )
         return ""
 
-    def _differing(self, whole: list[np.ndarray]) -> str:
-        """Name the part of the step that is not the sum over two parts of the rows."""
+    def _differing(self, whole: list[np.ndarray], *, first: bool = True) -> str:
+        """Name the part of the step that is not the sum over two parts of the rows.
+
+        Args:
+            whole: contribution of all rows.
+            first: whether the step has not been used yet. True by default.
+        """
         step, cut, count = self._step, self._cut, self._count
         parts = [self._made(0, cut), self._made(cut, count)]
         while not are_finite(whole, *parts) and self._lower():
             whole, parts = self._made(0, count), [self._made(0, cut), self._made(cut, count)]
         assert step.layout is not None
-        for value in values_of(step.layout, whole, parts):
+        values = list(values_of(step.layout, whole, parts))
+        for value in values if first else step.checks.precise(values):
             if value.differs(step.tolerance) and (value.counts or not self._alone):
                 return (
                     f"train_step does not add up over rows: the {value.name} is {value.figures} "

@@ -9,19 +9,14 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import Header, Layout
-from matex.keras_hooks.loss_scale import lowered_loss_scales
-from matex.partition.spans import Span
+from matex.exchange import Layout
 from matex.sources.interface import GlobalBatch
-from matex.steps.control import Control
 from matex.steps.graph_inspection import repeated_inputs
 from matex.steps.nonzero_state import nonzero_state
 from matex.steps.separability import (
-    CUT,
     IF_NONZERO,
     OTHER_ROWS,
     Value,
-    are_finite,
     find_forgetting,
     telling_rows,
     values_of,
@@ -29,11 +24,12 @@ from matex.steps.separability import (
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
 from matex.steps.step_tail import VALUE
+from matex.steps.update_pieces import contributions, pieces_of
 from matex.steps.user_code import attempted
 
-__all__ = ["find_inseparable_update"]
+__all__ = ["find_inseparable_update", "find_inseparable_update_now"]
 
-Parts = dict[int, list[np.ndarray]]
+_UNEVEN = "{} makes an update for some rows of a batch, not for others"
 
 
 def find_inseparable_update(
@@ -58,6 +54,20 @@ def find_inseparable_update(
             return reason or _forgetting(step, rows)
     except NotShareable as reason:
         return str(reason)
+
+
+def find_inseparable_update_now(step: SeveralUpdatesStep, rows: Any) -> str:
+    """Reason for which *step* does not add up over *rows* with the current weights. Local.
+
+    It is "" if it does. Nothing is changed, and nothing is mended: other ranks try other rows.
+    """
+    with (
+        contextlib.suppress(NotShareable),  # the step itself will fail
+        keras_hooks.generators_kept(host=False),
+        attempted(f"{step.name} fails"),
+    ):
+        return _refuted(step, rows)
+    return ""
 
 
 def _mended_elsewhere(step: SeveralUpdatesStep, rows: Any) -> str:
@@ -126,7 +136,7 @@ def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
     step.rollback.begin()
 
     def counted(quiet: Any) -> list[np.ndarray]:
-        parts, _ = _made(step, quiet, rows, (0, count))
+        parts, _ = contributions(step, quiet, rows, (0, count))
         return parts[last]
 
     try:
@@ -143,71 +153,42 @@ def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
         step.rollback.end()
 
 
-def _made(
-    step: SeveralUpdatesStep, quiet: Any, rows: Any, span: Span, given: Parts | None = None
-) -> tuple[Parts, list[np.ndarray]]:
-    """Contributions of the rows *span* of *rows*, by exchange, and all variables after them.
-
-    Args:
-        quiet: result of :meth:`SeveralUpdatesStep.quiet`.
-        given: sums that the exchanges return; the step's own contributions by default.
-    """
-    lo, hi = span
-    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
-    part = keras_hooks.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
-    header = Header(learning_rate=1.0, rate_factor=1.0)
-    control = Control(
-        (hi - lo) / count, float(lo), float(count), header, [span], step.denominators(rows)
-    ).array()
-    try:
-        auxiliary, parts = step.exchanges.trial(lambda: np.asarray(quiet(part, control)), given)
-        return {**parts, _last_of(step): [auxiliary]}, step.rollback.values()
-    finally:
-        step.rollback.put_back()
+def _refuted(step: SeveralUpdatesStep, rows: Any) -> str:
+    """Reason for which *step*, which was checked, does not add up over *rows*; "" if it does."""
+    made = pieces_of(step, rows)
+    if made.is_uneven:
+        return _UNEVEN.format(step.name)
+    assert step.layout is not None
+    for number, layout in enumerate([*step.exchanges.layouts, step.layout]):
+        if number in made.whole:
+            values = values_of(layout, made.whole[number], made.given(number))
+            for value in step.checks.precise(values, number):
+                if value.differs(step.tolerance):
+                    return made.sentence(step, value)
+    return ""
 
 
 def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
-    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
-    cut = min(CUT, count - 1)
-    quiet = step.quiet()
-
-    def computed() -> tuple[Parts, list[np.ndarray], list[tuple[Parts, list[np.ndarray]]]]:
-        step.rollback.begin()
-        try:
-            whole, after = _made(step, quiet, rows, (0, count))
-            spans = ((0, cut), (cut, count))
-            return whole, after, [_made(step, quiet, rows, span, whole) for span in spans]
-        finally:
-            step.rollback.end()
-
-    with lowered_loss_scales(step.updates.optimizers) as lower:
-        whole, after, pieces = computed()
-        while not _are_finite(whole, *(parts for parts, _ in pieces)) and lower():
-            whole, after, pieces = computed()
-    how = f"for {count} rows at once and for {cut} and {count - cut} of them added up"
+    made = pieces_of(step, rows)
+    whole, count, cut = made.whole, made.rows, made.cut
     weights = [cut / count, (count - cut) / count]
     assert step.layout is not None
     layouts = [*step.exchanges.layouts, step.layout]
     updates: set[int] = set()
     values: set[str] = set()
     reason = ""
+    if made.is_uneven:
+        return _TrialFinding(_UNEVEN.format(step.name))
     for number, layout in enumerate(layouts):
-        if any((number in parts) != (number in whole) for parts, _ in pieces):
-            return _TrialFinding(
-                f"{step.name} makes an update for some rows of a batch, not for others"
-            )
         if number not in whole:  # an update that is not made in every step
             continue
-        given = [parts[number] for parts, _ in pieces]
+        given = made.given(number)
         wrong = _wrong(layout, whole[number], given, step.tolerance)
         if not wrong:
             continue
         sums = _sums_among(step, number, wrong, layout, whole[number], given, weights)
         if sums is None:
-            worst = wrong[0]
-            reason = reason or (
-                f"{step.name} does not add up over rows: the {worst.name} is {worst.figures} {how}"
-            )
+            reason = reason or made.sentence(step, wrong[0])
             continue
         updates |= {number} if number < _last_of(step) else set()
         values |= sums
@@ -216,18 +197,16 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
     if reason:
         return _TrialFinding(reason)
     # The exchanged values are equal in all of them; so must be the variables after them.
+    for number in whole:
+        step.checks.note(values_of(layouts[number], whole[number], [whole[number]]), number)
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
     if found := step.inseparable:
         return _TrialFinding(f"{step.name} does not add up over rows: {found}")
-    if any(_differ(after, later, step.tolerance) for _, later in pieces):
+    if any(_differ(made.after, later, step.tolerance) for _, later in made.pieces):
         return _TrialFinding(
             f"{step.name} changes a variable by other rows than it updates its weights by"
         )
     return _TrialFinding("")
-
-
-def _are_finite(*computed: Parts) -> bool:
-    return are_finite(*(parts for contributions in computed for parts in contributions.values()))
 
 
 def _last_of(step: SeveralUpdatesStep) -> int:

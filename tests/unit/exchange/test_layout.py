@@ -76,7 +76,7 @@ def test_the_header_is_the_end_of_the_tail() -> None:
     auxiliary = layout.views(vector)[-1]
     auxiliary[-len(Header._fields) :] = header
     assert header_of(auxiliary) == header
-    assert Header() == (0, 0, 0, 0, 0, 0, 0, 0, 1)
+    assert Header() == (0, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 
 
 def test_headers_of_ranks_add_up() -> None:

@@ -1,0 +1,61 @@
+"""Record of the separability checks of a step, kept as long as the step is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from matex.steps.separability import Value
+
+__all__ = ["CheckRecord"]
+
+# Rounding, relative to the values in the first check. Gradients of a trained model are differences
+# of larger numbers, so they are known less precisely than their own size says.
+_ROUNDING = 3e-5
+
+
+@dataclass
+class CheckRecord:
+    """Results of the checks of one step, and what a repeated check needs to know.
+
+    ``is_made`` is whether all ranks found that batches can be divided. ``is_refuted`` is whether a
+    repeated check of some rank has found since that they cannot, equal on all ranks, and ``found``
+    is what this rank's own found. ``steps`` is the number of steps since the first check.
+    """
+
+    is_made: bool = False
+    is_refuted: bool = False
+    found: str = ""
+    steps: int = 0
+    _scales: dict[tuple[int, str], float] = field(default_factory=dict)
+    _gradients: dict[int, float] = field(default_factory=dict)
+
+    def note(self, values: Iterable[Value], exchange: int = 0) -> None:
+        """Note the sizes of *values* in the first check of *exchange*; later calls are ignored.
+
+        Args:
+            exchange: number of the exchange in the step, 0 by default.
+        """
+        if exchange in self._gradients:
+            return
+        largest = 0.0
+        for value in values:
+            self._scales[exchange, value.name] = value.scale
+            largest = max(largest, value.scale if value.is_gradient else 0.0)
+        self._gradients[exchange] = largest
+
+    def precise(self, values: Iterable[Value], exchange: int = 0) -> list[Value]:
+        """*values* with floors by their sizes in the first check; without those unknown there.
+
+        Args:
+            exchange: see :meth:`note`.
+        """
+        found = []
+        for value in values:
+            scale = self._scales.get((exchange, value.name))
+            if scale is None:
+                continue
+            if value.is_gradient:
+                scale = max(scale, self._gradients[exchange])
+            found.append(value._replace(floor=max(value.floor, _ROUNDING * scale)))
+        return found

@@ -1,0 +1,99 @@
+"""Contributions of a few rows to a step with several updates, at once and in two pieces."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from matex import keras_hooks
+from matex.exchange import Header
+from matex.keras_hooks.loss_scale import lowered_loss_scales
+from matex.partition.spans import Span
+from matex.steps.control import Control
+from matex.steps.separability import CUT, Value, are_finite
+from matex.steps.several_updates_step import SeveralUpdatesStep
+
+__all__ = ["Parts", "Pieces", "contributions", "pieces_of"]
+
+Parts = dict[int, list[np.ndarray]]
+"""Parts of a contribution, by number of the exchange."""
+
+
+class Pieces(NamedTuple):
+    """Contributions of some rows at once and in two pieces, with the variables after them."""
+
+    rows: int
+    cut: int
+    whole: Parts
+    after: list[np.ndarray]
+    pieces: list[tuple[Parts, list[np.ndarray]]]
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether some update is made for some rows and not for others."""
+        return any(parts.keys() != self.whole.keys() for parts, _ in self.pieces)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all contributions are finite."""
+        every = (self.whole, *(parts for parts, _ in self.pieces))
+        return are_finite(*(parts for made in every for parts in made.values()))
+
+    def given(self, number: int) -> list[list[np.ndarray]]:
+        """Contributions of the pieces to exchange *number*."""
+        return [parts[number] for parts, _ in self.pieces]
+
+    def sentence(self, step: SeveralUpdatesStep, value: Value) -> str:
+        """Reason for which *step* cannot be shared: *value* differs."""
+        count, cut = self.rows, self.cut
+        return (
+            f"{step.name} does not add up over rows: the {value.name} is {value.figures} "
+            f"for {count} rows at once and for {cut} and {count - cut} of them added up"
+        )
+
+
+def pieces_of(step: SeveralUpdatesStep, rows: Any) -> Pieces:
+    """All rows at once and in two pieces, with loss scales at which all is finite."""
+    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
+    cut = min(CUT, count - 1)
+    quiet = step.quiet()
+
+    def computed() -> Pieces:
+        step.rollback.begin()
+        try:
+            whole, after = contributions(step, quiet, rows, (0, count))
+            spans = ((0, cut), (cut, count))
+            pieces = [contributions(step, quiet, rows, span, whole) for span in spans]
+            return Pieces(count, cut, whole, after, pieces)
+        finally:
+            step.rollback.end()
+
+    with lowered_loss_scales(step.updates.optimizers) as lower:
+        made = computed()
+        while not made.is_finite and lower():
+            made = computed()
+    return made
+
+
+def contributions(
+    step: SeveralUpdatesStep, quiet: Any, rows: Any, span: Span, given: Parts | None = None
+) -> tuple[Parts, list[np.ndarray]]:
+    """Contributions of the rows *span* of *rows*, by exchange, and all variables after them.
+
+    Args:
+        quiet: result of :meth:`SeveralUpdatesStep.quiet`.
+        given: sums that the exchanges return; the step's own contributions by default.
+    """
+    lo, hi = span
+    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
+    part = keras_hooks.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
+    header = Header(learning_rate=1.0, rate_factor=1.0)
+    control = Control(
+        (hi - lo) / count, float(lo), float(count), header, [span], step.denominators(rows)
+    ).array()
+    try:
+        auxiliary, parts = step.exchanges.trial(lambda: np.asarray(quiet(part, control)), given)
+        return {**parts, len(step.exchanges.layouts): [auxiliary]}, step.rollback.values()
+    finally:
+        step.rollback.put_back()
