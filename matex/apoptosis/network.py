@@ -9,7 +9,20 @@ import numpy as np
 
 from matex.apoptosis.units import Units
 
-__all__ = ["Binding", "Network", "Norm", "Reading", "Sized", "Tag", "UnitSource"]
+__all__ = [
+    "TIED_BY_ACTIVATION",
+    "TIED_BY_SUM",
+    "Binding",
+    "Network",
+    "Norm",
+    "Reading",
+    "Sized",
+    "Tag",
+    "UnitSource",
+]
+
+TIED_BY_ACTIVATION = "its activation ties the units together"
+TIED_BY_SUM = "it divides by a sum over all units"
 
 
 class Tag(NamedTuple):

@@ -11,7 +11,13 @@ import keras
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis.network import Network, Reading, Tag
+from matex.apoptosis.network import (
+    TIED_BY_ACTIVATION,
+    TIED_BY_SUM,
+    Network,
+    Reading,
+    Tag,
+)
 from matex.apoptosis.rules import rule_for
 from matex.errors import InputError, Unsupported
 
@@ -78,6 +84,11 @@ def _traced(functional: Any, *, outer: bool) -> Network:
     net = Network(outer=outer)
     for output in _follow(net, functional, [None] * len(functional.inputs)):
         net.keep(output)
+    # The outputs of a model are kept whatever their activation, which is no news.
+    for tensor in functional.outputs:
+        name = tensor._keras_history.operation.name
+        if net.left_alone.get(name, "").endswith((TIED_BY_ACTIVATION, TIED_BY_SUM)):
+            del net.left_alone[name]
     return net
 
 

@@ -329,3 +329,11 @@ def test_a_subclassed_model_is_followed_or_refused_by_name() -> None:
     other.build((None, 4))
     with pytest.raises(Unsupported, match="Refused"):
         trace(other)
+
+
+@pytest.mark.parametrize(
+    "ends", [[layers.Dense(3, "softmax")], [layers.Dense(3), layers.Softmax()]]
+)
+def test_that_outputs_are_kept_is_no_news(ends: list[Any]) -> None:
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(16, "softmax", name="gate"), *ends])
+    assert set(trace(model).left_alone) == {"gate"}

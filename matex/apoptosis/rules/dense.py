@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from matex.apoptosis import kinds
-from matex.apoptosis.network import Network, Reading, Tag
+from matex.apoptosis.network import TIED_BY_ACTIVATION, Network, Reading, Tag
 
 __all__ = [
     "NOT_SUMMED",
@@ -63,7 +63,7 @@ def activated(net: Network, layer: Any, tag: Tag) -> Tag | None:
 def through(net: Network, layer: Any, activation: Any, tag: Tag) -> Tag | None:
     """The tag after *activation*."""
     if not kinds.is_elementwise(activation):
-        net.keep(tag, layer, "its activation ties the units together")
+        net.keep(tag, layer, TIED_BY_ACTIVATION)
         return None
     if not kinds.scales(activation):
         net.units.bend(tag.units)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from matex.apoptosis.network import Network, Tag
+from matex.apoptosis.network import TIED_BY_SUM, Network, Tag
 from matex.apoptosis.rules.dense import through
 
 __all__ = [
@@ -80,7 +80,7 @@ def softmax(net: Network, call: Any, tags: Tags) -> Tags:
     for other in others:
         net.keep(other, call.operation, "it is given a mask")
     if tag is None or tag.axis in axes:
-        net.keep(tag, call.operation, "it divides by a sum over all units")
+        net.keep(tag, call.operation, TIED_BY_SUM)
         return [None]
     net.units.bend(tag.units)
     return [tag._replace(source=None)]
