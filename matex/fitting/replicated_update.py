@@ -1,18 +1,18 @@
-"""Updates that every rank computes from the whole batch, with averaged gradients.
+"""Updates that every rank computes from the whole batch, with gradients that are equal on all.
 
 They serve custom loops, and losses that are no mean over rows. The result is that of one process,
-because each rank computes what that process would; the average only keeps the ranks bit-identical
-despite rounding. When a rank dies no work is lost: the others average their gradients. If ranks
-computed different gradients from the same batch, the step draws random numbers from an unseeded
-generator: then the leader's gradients are used, which are one process's, too.
+because each rank computes what that process would. Ranks compare checksums of their gradients; only
+where these differ, by rounding on other processors, the gradients are averaged, which keeps the
+ranks bit-identical. When a rank dies no work is lost. If ranks computed gradients from the same
+batch that differ by more, the step draws random numbers from an unseeded generator: then the
+leader's gradients are used, which are one process's, too.
 """
 
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from matex import keras_hooks
 from matex.checkpointing.stop_requests import stopped_in_own_loop
 from matex.errors import TrainingError
 from matex.exchange import sums
+from matex.exchange.checksum import checksum
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.sources.stream import digest_of
@@ -39,11 +40,27 @@ _NOT_THE_SAME = (
     "dataset.shard(size, rank), and seed every random generator of the script and its input"
 )
 
-_TAIL = 5  # square, not finite, leave, learning rate, one
+_TAIL = 3  # square, not finite, one
+
+_ROW = np.dtype([("checksum", "i8"), ("rate", "f8"), ("leaves", "?"), ("spoiled", "?")], align=True)
+
+
+class _Comparison(NamedTuple):
+    """What the ranks know of each other's gradients; equal on all ranks.
+
+    ``have_equal_rows`` is whether slices are of the same rows, which alone can be summed;
+    ``leaves`` whether some rank has a stop request; ``rate`` the leader's learning rate.
+    """
+
+    have_equal_rows: bool
+    are_equal: bool
+    leaves: bool
+    rate: float
+    nbytes: int
 
 
 class ReplicatedUpdate:
-    """Averages gradients at every optimizer step, in a graph or outside. One per process.
+    """Compares gradients at every optimizer step, and averages different ones. One per process.
 
     ``batch`` is the argument of the running train step, ``samples`` its number of rows, if known;
     ``differs`` is whether the ranks have drawn different random numbers in this fit.
@@ -54,7 +71,6 @@ class ReplicatedUpdate:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
-        self._rate = 0.0
         self.leave_agreed = False
         self.in_fit = False
         self.batch: Any = None
@@ -93,28 +109,79 @@ class ReplicatedUpdate:
         run.faults.at("compute")
         rows, batch = parts[:sparse], parts[sparse + count :]
         *gradients, rate = parts[sparse : sparse + count]
-        if sparse:
-            self._meet(rows)
-        send = self._packed(gradients, rate)
+        self.error = None
+        spoiled = bool(run.faults.take("nan"))
         run.faults.at("before-exchange")
-        total = self._sum(send)
+        found = self._compared(rows, gradients, rate, spoiled=spoiled)
+        nbytes = found.nbytes
+        if found.are_equal:
+            gradients = [part.copy() for part in gradients]  # TensorFlow may write into results
+        else:
+            if not found.have_equal_rows:
+                self.error = TrainingError(_NOT_THE_SAME)
+                raise self.error
+            gradients, nbytes = self._averaged(gradients, batch, spoiled=spoiled)
         run.faults.at("after-exchange")
-        self._check(total, send, batch)
-        self.leave_agreed = bool(total[-3] > 0)
+        self.leave_agreed = found.leaves
         if self.leave_agreed and not self.in_fit and not run.script_checkpoints:
             self.error = stopped_in_own_loop()
             raise self.error
         elapsed = time.perf_counter() - started
-        sent = Traffic(1, send.nbytes)
+        sent = Traffic(1, nbytes)
         samples, self.samples = self.samples, 0
         report = StepReport(
             samples=samples, planned=samples, step_s=elapsed, exchange_s=elapsed, sent=sent
         )
         run.step_done(report)
+        return [*gradients, np.array(found.rate, rate.dtype)]
+
+    def _compared(
+        self,
+        rows: Sequence[np.ndarray],
+        gradients: list[np.ndarray],
+        rate: np.ndarray,
+        *,
+        spoiled: bool,
+    ) -> _Comparison:
+        """Compare what the ranks have computed; collective, and recovers by itself."""
+        mine = np.array(
+            [
+                (checksum(rows), 0.0, False, False),
+                (checksum(gradients), rate, self._run.stop_request.is_requested, spoiled),
+            ],
+            _ROW,
+        )
+        self._run.faults.during("in-exchange")
+        gathered = self._run.communicator.allgather(mine.view(np.uint8)).rows
+        places, values = gathered.view(_ROW).reshape(-1, 2).T
+        have_equal_rows = len(set(places["checksum"].tolist())) == 1
+        return _Comparison(
+            have_equal_rows=have_equal_rows,
+            are_equal=(
+                have_equal_rows
+                and len(set(values["checksum"].tolist())) == 1
+                and not values["spoiled"].any()
+            ),
+            leaves=bool(values["leaves"].any()),
+            rate=float(values["rate"][0]),  # the first row is the leader's
+            nbytes=mine.nbytes,
+        )
+
+    def _averaged(
+        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray], *, spoiled: bool
+    ) -> tuple[list[np.ndarray], int]:
+        """Means of the ranks' *gradients*, and the number of bytes sent; collective.
+
+        Raises:
+            TrainingError: they differ by more than rounding; on every rank.
+        """
+        send = _packed(gradients, spoiled=spoiled)
+        total = self._sum(send)
+        self._check(total, send, batch)
         cuts = np.cumsum([part.size for part in gradients])
         pieces = np.split(self._mean(total, send)[: cuts[-1]], cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]
-        return [*shaped, np.array(total[-2])]
+        return shaped, send.nbytes
 
     def _mean(self, total: np.ndarray, send: np.ndarray) -> np.ndarray:
         """Mean of the ranks' vectors; with virtual workers the leader's vector, then collective."""
@@ -124,34 +191,13 @@ class ReplicatedUpdate:
         self._run.communicator.broadcast(leader_s)
         return leader_s
 
-    def _packed(self, gradients: list[np.ndarray], rate: np.ndarray) -> np.ndarray:
-        run = self._run
-        flat = np.concatenate([part.reshape(-1) for part in gradients])
-        spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
-        square = 0.0 if spoiled else _square(flat)
-        self._rate = float(rate)
-        auxiliary = [square, spoiled, run.stop_request.is_requested, 0.0, 1.0]
-        return np.concatenate([flat, np.array(auxiliary, flat.dtype)])
-
     def _sum(self, send: np.ndarray) -> np.ndarray:
-        """Sum over the ranks, with the learning rate from the leader; recovers by itself."""
-        communicator = self._run.communicator
+        """Sum over the ranks; recovers by itself."""
 
-        def prepare(vector: np.ndarray) -> None:
+        def prepare(_: np.ndarray) -> None:
             self._run.faults.during("in-exchange")
-            vector[-2] = self._rate if communicator.world.is_leader else 0.0
 
-        return sums.over_members(communicator, send, prepare=prepare)
-
-    def _meet(self, rows: tuple[np.ndarray, ...]) -> None:
-        """Check that all ranks have slices for the same rows, which alone can be summed."""
-        places = 0
-        for part in rows:
-            places = zlib.crc32(part.tobytes(), places + part.size)
-        found = self._run.communicator.allgather(np.array(places)).rows
-        self.error = None if (found == places).all() else TrainingError(_NOT_THE_SAME)
-        if self.error is not None:
-            raise self.error
+        return sums.over_members(self._run.communicator, send, prepare=prepare)
 
     def _check(self, total: np.ndarray, send: np.ndarray, batch: Sequence[np.ndarray]) -> None:
         """Check that all ranks have sent equal gradients; collective if they have not.
@@ -160,7 +206,6 @@ class ReplicatedUpdate:
             total: sum of the ranks' vectors; if they drew different random numbers for the same
                 *batch*, it is replaced by a multiple of the leader's vector.
         """
-        self.error = None
         if _are_equal(total):
             return
         count = total[-1]
@@ -170,7 +215,7 @@ class ReplicatedUpdate:
             self._run.communicator.broadcast(leader_s)
             total[:-_TAIL] = leader_s * count
             return
-        if total[-4]:
+        if total[-2]:
             self.error = TrainingError("some ranks computed gradients that are not finite")
         else:
             self.error = TrainingError(_NOT_THE_SAME)
@@ -191,9 +236,17 @@ class ReplicatedUpdate:
             )
 
 
+def _packed(gradients: list[np.ndarray], *, spoiled: bool) -> np.ndarray:
+    """Vector of *gradients* and of the tail by which their sum is judged."""
+    flat = np.concatenate([part.reshape(-1) for part in gradients])
+    spoiled = spoiled or not np.isfinite(flat).all()
+    square = 0.0 if spoiled else _square(flat)
+    return np.concatenate([flat, np.array([square, spoiled, 1.0], flat.dtype)])
+
+
 def _are_equal(total: np.ndarray) -> bool:
     """Whether *total* sums vectors that are equal up to rounding, or all not finite."""
-    count, spoiled = float(total[-1]), float(total[-4])
+    count, spoiled = float(total[-1]), float(total[-2])
     if spoiled:
         return spoiled == count
     square = float(total[-_TAIL]) / count

@@ -39,7 +39,7 @@ class WholeBatches:
     Args:
         run: ranks and options of the run.
         model: model being trained.
-        replicated: update that averages the gradients.
+        replicated: update that keeps the gradients equal.
         number: number of the fit in the script, from 0.
     """
 

@@ -29,7 +29,7 @@ class OwnLoops:
     Args:
         run: run of the loops.
         calls: methods of Keras that are running.
-        replicated: averages the gradients.
+        replicated: keeps the gradients equal.
     """
 
     def __init__(self, run: RunContext, calls: CallStack, replicated: ReplicatedUpdate) -> None:
