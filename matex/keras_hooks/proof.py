@@ -36,6 +36,9 @@ _CLASSES = (
 
 _STEPS = ("train_step", "compute_loss", "compute_metrics", "call", "__call__")
 
+# The first of them gets a rank's own gradients, before the exchange in ``apply``.
+_OF_OPTIMIZER = ("apply_gradients", "scale_loss")
+
 # Layers that mix the rows of a batch, or run code that is not Keras's.
 _OTHERS = {"Lambda", "MixUp", "CutMix", "TFSMLayer", "FlaxLayer", "JaxLayer", "TorchModuleWrapper"}
 
@@ -45,8 +48,14 @@ _REGULARIZERS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizer
 def adds_up(model: Any) -> bool:
     """Whether *model* is made of parts of Keras alone that are known to. Local.
 
-    Its layers, its losses and its metrics, put together without operations of the script's.
+    Its layers, its losses, its metrics and what its optimizer does to the loss and the gradients
+    before they are exchanged, put together without operations of the script's.
     """
+    before = (getattr(type(model.optimizer), name, None) for name in _OF_OPTIMIZER)
+    return _forward_adds_up(model) and all(map(_is_of_keras, before))
+
+
+def _forward_adds_up(model: Any) -> bool:
     parts = list(model._flatten_layers())
     return (
         not any(name in vars(model) for name in _STEPS)
@@ -64,7 +73,7 @@ def evaluates_rows(model: Any) -> bool:
         getattr(loss, "reduction", "mean") in ("sum_over_batch_size", "mean")
         for loss in keras.tree.flatten(model.loss)
     )
-    return adds_up(model) and means and not own
+    return _forward_adds_up(model) and means and not own
 
 
 def counts_add_up(model: Any) -> bool:
