@@ -40,6 +40,7 @@ _on_normal_exit: Callable[[], None] | None = None
 _exit_requested: list[int] = []
 _program_error: BaseException | None = None
 _before_print: Callable[[BaseException], None] | None = None
+_is_harmless: Callable[[BaseException], bool] | None = None
 _is_child = False  # forked by the rank
 
 
@@ -135,7 +136,10 @@ def _tell(reason: str, error: BaseException | None) -> None:
 
 
 def shield(
-    farewell: Callable[[], None], *, before_print: Callable[[BaseException], None] | None = None
+    farewell: Callable[[], None],
+    *,
+    before_print: Callable[[BaseException], None] | None = None,
+    is_harmless: Callable[[BaseException], bool] | None = None,
 ) -> None:
     """Make an error on this rank end this rank alone, and at once, from now on. Local.
 
@@ -153,6 +157,8 @@ def shield(
             call of ``shield`` replaces it.
         before_print: function called with an exception of the main thread before it is printed; it
             may shorten the traceback. None by default.
+        is_harmless: function of an exception that no one caught in a thread, after it was printed:
+            whether the rank goes on, as a Python program does. None, the default: it never does.
 
     Example:
         >>> import subprocess, sys
@@ -160,7 +166,9 @@ def shield(
         >>> subprocess.run([sys.executable, "-c", program], capture_output=True).stdout
         b'working\\nleaving\\n'
     """
-    global _on_normal_exit, _before_print  # noqa: PLW0603 - one process, one exit
+    global _on_normal_exit, _before_print, _is_harmless  # noqa: PLW0603 - one process, one exit
+    if is_harmless is not None:
+        _is_harmless = is_harmless
     if before_print is not None:
         _before_print = before_print
     first = _on_normal_exit is None
@@ -232,6 +240,8 @@ def _uncaught_in_thread(args: Any) -> None:
     threading.__excepthook__(args)
     if args.exc_type is not SystemExit:
         error = args.exc_value or args.exc_type()
+        if _is_harmless is not None and _is_harmless(error):
+            return
         fail_stop(in_one_line(error), error=error)
 
 

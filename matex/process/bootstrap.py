@@ -22,7 +22,7 @@ from matex.process import child_output, devices, library_import, own_interrupts,
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
-from matex.records.tracebacks import shorten
+from matex.records.tracebacks import is_of_script_alone, shorten
 from matex.run.joining import Joining
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
             f"bits follow from who computes what; set {LIMIT} alike for all, to AVX2 for example"
         )
     adapter = session.current = KerasAdapter(run)
-    ft.shield(lambda: _end_program(adapter), before_print=shorten)
+    ft.shield(lambda: _end_program(adapter), before_print=shorten, is_harmless=is_of_script_alone)
     _leave_together(adapter)
     if gpu.note:
         run.say(gpu.note)

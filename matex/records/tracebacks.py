@@ -11,10 +11,13 @@ from types import TracebackType
 
 from matex.records import console
 
-__all__ = ["shorten"]
+__all__ = ["is_of_script_alone", "shorten"]
 
 _ROOT = Path(__file__).parents[2]
 _HIDDEN = tuple(f"{_ROOT / name}{os.sep}" for name in ("matex", "ft", "checkpoints"))
+_FILES = (
+    f"{_ROOT / 'matex' / 'files'}{os.sep}"  # around open() and the like, which no rank waits in
+)
 # The frame of Keras that remains after Keras has removed its own from a traceback.
 _FILTER = str(Path("keras", "src", "utils", "traceback_utils.py"))
 _LEFT_OUT = (
@@ -47,6 +50,15 @@ def shorten(error: BaseException) -> None:
     if left_out:
         console.write_to_log(f"the whole traceback:\n{whole}\n")
         print(_LEFT_OUT, file=sys.stderr, flush=True)
+
+
+def is_of_script_alone(error: BaseException) -> bool:
+    """Whether *error* went through no call in which other ranks may wait for this one. Local.
+
+    An error in a thread of the script ends the thread alone then, as in any Python program.
+    """
+    names = (entry.tb_frame.f_code.co_filename for entry in _entries(error.__traceback__))
+    return not any(name.startswith(_HIDDEN) and not name.startswith(_FILES) for name in names)
 
 
 def _is_wanted() -> bool:

@@ -53,6 +53,16 @@ thread.start()
 thread.join()
 """,
     "a second shield": "ft.shield(farewell)",
+    "a harmless exception in a thread": """
+ft.shield(farewell, is_harmless=lambda error: str(error) == "no matter")
+def fail():
+    sys.stderr = open(os.devnull, "w")
+    raise ValueError("no matter")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+sys.stderr = sys.__stderr__
+""",
 }
 
 

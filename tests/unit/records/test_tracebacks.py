@@ -10,9 +10,10 @@ import keras
 import pytest
 
 import matex
-from matex.records.tracebacks import shorten
+from matex.records.tracebacks import is_of_script_alone, shorten
 
 OURS = str(Path(matex.__file__).parent / "none.py")
+OPEN = str(Path(matex.__file__).parent / "files" / "none.py")
 SCRIPT = "script.py"
 FILTER = str(Path(keras.__file__).parent / "src" / "utils" / "traceback_utils.py")
 
@@ -103,3 +104,13 @@ def test_a_syntax_error_is_in_no_frame() -> None:
     error.__traceback__.tb_next.tb_next = None
     shorten(error)
     assert error.__traceback__ is None
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_alone"),
+    [([SCRIPT], True), ([SCRIPT, OPEN], True), ([SCRIPT, OURS, SCRIPT], False), ([OURS], False)],
+)
+def test_an_error_of_the_script_alone_is_in_no_collective_call(
+    frames: list[str], is_alone: bool
+) -> None:
+    assert is_of_script_alone(chain(*frames)) == is_alone
