@@ -26,7 +26,12 @@ _MOST_OF_KERAS = 1 << 27
 
 
 def stream_source(
-    run: RunContext, make_feed: MakeFeed, given: dict[str, Any], *, epochs: int
+    run: RunContext,
+    make_feed: MakeFeed,
+    given: dict[str, Any],
+    *,
+    epochs: int,
+    steps_at_once: int,
 ) -> Source:
     """Source of data that arrive as a stream; collective.
 
@@ -35,10 +40,13 @@ def stream_source(
         make_feed: function that makes Keras's own iterator.
         given: arguments from which Keras would construct it.
         epochs: number of epochs.
+        steps_at_once: number of steps of each call of Keras's train function.
 
     Raises:
         InputError: on every rank.
     """
+    steps = given["steps_per_epoch"]
+    in_epoch = steps and -(-steps // steps_at_once) * steps_at_once
     if run.config.shuffle == "ring":
         raise InputError(
             "shuffle ring wants arrays or rows of matex.data.open, which are known by "
@@ -50,7 +58,7 @@ def stream_source(
         make_feed,
         given,
         say=run.say_once,
-        passes=max(1, epochs),
+        most=in_epoch and in_epoch * max(1, epochs),
         continues=run.config.checkpoint is not None,
     )
 

@@ -162,7 +162,8 @@ def _source(
     epochs = fit.arguments["epochs"]
     if batches is None:
         epochs -= fit.arguments["initial_epoch"]
-        return stream_source(fit.run, make_feed, given, epochs=epochs)
+        at_once = fit.model.steps_per_execution
+        return stream_source(fit.run, make_feed, given, epochs=epochs, steps_at_once=at_once)
     return row_source(
         fit.run,
         batches,

@@ -6,6 +6,7 @@ import functools
 import itertools
 import types
 import warnings
+import weakref
 from typing import Any
 
 import keras
@@ -15,9 +16,19 @@ from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import data_adapter_utils
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-__all__ = ["as_data", "dataset_of", "is_dataset", "is_stream", "leave_autotuning", "shuffled_rows"]
+__all__ = [
+    "as_data",
+    "dataset_of",
+    "go_over",
+    "is_dataset",
+    "is_stream",
+    "leave_autotuning",
+    "shuffled_rows",
+]
 
 _AHEAD = 2  # elements
+
+_read_exactly: weakref.WeakSet[Any] = weakref.WeakSet()  # pipelines that are not read ahead
 
 
 def is_dataset(x: Any) -> bool:
@@ -33,18 +44,59 @@ def is_stream(x: Any) -> bool:
 
 
 def dataset_of(feed: Any, *, most: int | None = None) -> Any:
-    """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over.
+    """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over. Local.
+
+    Where the number of steps is given, one batch more is fetched than the steps take, on every rank
+    and whatever threads do: a generator's next element, or the order that a repeated pipeline
+    shuffles anew, would be another one for who reads the data next. Plain Keras fetches as many
+    while steps take longer than batches.
 
     Args:
-        most: number of batches until it starts again; None if unknown.
-            From a generator no more batches are fetched ahead: their number would differ by rank,
-            and so would the generator's next element.
+        most: number of batches that steps take until the data begin anew; None if unknown.
     """
-    adapter = feed.data_adapter
-    if most is not None and isinstance(adapter, data_adapters.GeneratorDataAdapter):
-        batches = adapter.generator
-        adapter.generator = lambda: itertools.islice(batches(), most)
-    return feed._distributed_dataset
+    adapter, dataset = feed.data_adapter, feed._distributed_dataset
+    if feed.steps_per_epoch is None:
+        return dataset
+    if isinstance(adapter, data_adapters.GeneratorDataAdapter):
+        batches, count = adapter.generator, most or feed.steps_per_epoch
+        adapter.generator = lambda: itertools.islice(batches(), count)
+    elif is_dataset(dataset):
+        go_over(feed, _cut_off(dataset, most))
+    return dataset
+
+
+def _cut_off(dataset: Any, most: int | None) -> Any:
+    """*dataset* that fetches at most a batch after *most*; for None, after each one taken."""
+    last, size = dataset, None
+    while type(last).__name__ == "_OptionsDataset":
+        (last,) = last._inputs()
+    if type(last).__name__ == "_PrefetchDataset":
+        size = int(last._buffer_size)
+        (last,) = last._inputs()
+    made = last if most is None else last.take(most + 1)
+    if most is not None and size is not None:
+        made = made.prefetch(size)
+    made = made.with_options(dataset.options())
+    if most is None or not _may_be_read_ahead(last):
+        _read_exactly.add(made)
+    return made
+
+
+def go_over(feed: Any, dataset: Any) -> None:
+    """Let Keras's epoch iterator *feed* go over *dataset*, and count batches as before. Local."""
+    feed._distributed_dataset = dataset
+
+
+def _may_be_read_ahead(dataset: Any) -> bool:
+    """Whether *dataset* may get a prefetch: not if it has one at its end.
+
+    Nor may a pipeline of :func:`matex.sources.one_order.one_order`, which is a variant, and whose
+    functions must not run ahead of the main program.
+    """
+    last = dataset
+    while type(last).__name__ == "_OptionsDataset":
+        (last,) = last._inputs()
+    return type(last).__name__ not in ("_PrefetchDataset", "_VariantDataset")
 
 
 def leave_autotuning() -> None:
@@ -75,16 +127,10 @@ def _untuned(dataset: Any) -> Any:
 
 
 def _read_ahead(dataset: Any) -> Any:
-    """*dataset* with a prefetch, which autotuning would append, unless it must not have one.
-
-    A pipeline of :func:`matex.sources.one_order.one_order` is a variant, whose functions must not
-    run ahead of the main program.
-    """
-    last = dataset
-    while type(last).__name__ == "_OptionsDataset":
-        (last,) = last._inputs()
-    has_its_own = type(last).__name__ in ("_PrefetchDataset", "_VariantDataset")
-    return dataset if has_its_own else dataset.prefetch(_AHEAD)
+    """*dataset* with a prefetch, which autotuning would append, unless it must not have one."""
+    if dataset not in _read_exactly and _may_be_read_ahead(dataset):
+        return dataset.prefetch(_AHEAD)
+    return dataset
 
 
 def as_data(batch: tuple[Any, ...]) -> Any:

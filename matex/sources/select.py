@@ -12,10 +12,12 @@ import ft
 from matex import keras_hooks
 from matex.data import Batches, Table
 from matex.errors import DataError, InputError, NotShareable, Unsupported
+from matex.keras_hooks.data import go_over
 from matex.sources.batch_size import most_rows
 from matex.sources.mapped_stream import MappedStream, place_variable
 from matex.sources.one_order import one_order
 from matex.sources.stream import Stream, specification
+from matex.sources.tfdata_operations import repeats
 from matex.sources.tfdata_reorder import turned_round
 
 __all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
@@ -78,14 +80,14 @@ def stream_of(
     given: dict[str, Any],
     *,
     say: Callable[[str], None],
-    passes: int = 1,
+    most: int | None = None,
     continues: bool = False,
 ) -> Stream:
     """Data from Keras's own pipeline, with its work shared if possible. Local.
 
     Args:
-        passes: number of times that ``steps_per_epoch`` batches are taken before the data begin
-            anew.
+        most: number of batches that are taken before the data begin anew, if a number of steps is
+            given; None, the default, if unknown.
         continues: another run may go on in the middle of these data, as from a checkpoint.
         say: tells the user one line, once.
 
@@ -94,14 +96,13 @@ def stream_of(
     """
     x = given["x"]
     if isinstance(x, tf.data.Dataset):
-        stream = _mapped(communicator, make_feed, given, say)
+        stream = _mapped(communicator, make_feed, given, say, most)
         if stream is not None:
             return stream
         if communicator.initial_size > 1 or continues:
             x = one_order(x)
     feed = make_feed(x)
-    steps = given.get("steps_per_epoch")
-    dataset = keras_hooks.dataset_of(feed, most=steps and steps * passes)
+    dataset = keras_hooks.dataset_of(feed, most=most)
     rows = most_rows(given["x"] if isinstance(x, tf.data.Dataset) else dataset)
     return Stream(feed, specification(dataset), most_rows=rows)
 
@@ -111,12 +112,18 @@ def _mapped(
     make_feed: MakeFeed,
     given: dict[str, Any],
     say: Callable[[str], None],
+    most: int | None,
 ) -> MappedStream | None:
     """Data of a tf.data pipeline whose maps each rank runs on its own rows only."""
     if communicator.initial_size == 1:
         return None
+    x = given["x"]
+    if given.get("steps_per_epoch") is None:
+        most = None
+    elif most is None and repeats(x):
+        return None  # it would read ahead, beyond the batches that are taken
     try:
-        pipeline = turned_round(given["x"])
+        pipeline = turned_round(x)
         if pipeline is not None and given.get("class_weight"):
             raise NotShareable("class_weight is mapped over whole batches")
     except NotShareable as reason:
@@ -129,7 +136,9 @@ def _mapped(
         return None
     place = place_variable(communicator)
     feed = make_feed(pipeline.ahead(place))
-    rows = most_rows(given["x"])
+    if most is not None:  # which Keras must not take for the end of the data
+        go_over(feed, pipeline.ahead(place, most=most + 1))
+    rows = most_rows(x)
     return MappedStream(feed, pipeline, place, communicator, most_rows=rows)
 
 

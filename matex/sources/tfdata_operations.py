@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 
-__all__ = ["name_of", "passes_on", "reordered"]
+__all__ = ["name_of", "passes_on", "reordered", "repeats"]
 
 # To find a shuffle's generator, all that comes before it is written down, tensors included.
 _MOST_BYTES = 64 << 20
@@ -23,6 +23,12 @@ _IGNORE = 1  # ExternalStatePolicy: a dataset that has state is written down wit
 def passes_on(dataset: tf.data.Dataset) -> bool:
     """Whether :func:`reordered` can make the last operation of *dataset* again."""
     return type(dataset).__name__ in _MADE
+
+
+def repeats(dataset: tf.data.Dataset) -> bool:
+    """Whether some operation of *dataset* begins its input anew."""
+    is_one = type(dataset).__name__ == "_RepeatDataset"
+    return is_one or any(map(repeats, dataset._inputs()))
 
 
 def name_of(dataset: tf.data.Dataset) -> str:

@@ -10,6 +10,7 @@ put before the maps (:mod:`matex.sources.tfdata_operations`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -37,12 +38,14 @@ class Pipeline(NamedTuple):
     element_spec: Any
     """The element_spec of the user's pipeline."""
 
-    def ahead(self, place: Any) -> tf.data.Dataset:
+    def ahead(self, place: Any, *, most: int | None = None) -> tf.data.Dataset:
         """Raw batches, the rows of *place* mapped, and which rows these are, [lo, hi).
 
         Args:
             place: int64 variable (mine, of how many).
+            most: number of batches after which it ends; None, the default, for all.
         """
+        raw = self.raw if most is None else self.raw.take(most)
 
         def work(*raw: Any) -> Any:
             rows = tf.shape(raw[0], tf.int64)[0]
@@ -50,7 +53,7 @@ class Pipeline(NamedTuple):
             hi = tf.maximum(rows * (place[0] + 1) // place[1], lo + 1)
             return raw, self.map([tensor[lo:hi] for tensor in raw]), tf.stack([lo, hi])
 
-        return self.raw.map(work, num_parallel_calls=2, deterministic=True).prefetch(2)
+        return raw.prefetch(2).map(work, num_parallel_calls=2, deterministic=True).prefetch(2)
 
 
 def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
@@ -95,9 +98,9 @@ def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
         raw = raw.prefetch(1) if is_map else reordered(raw, operation)
     raw = raw.map(lambda *element: tuple(tree.flatten(element)))
     raw = raw.batch(batch._batch_size, drop_remainder=batch._drop_remainder)
-    for operation in reversed(behind):
+    for operation in reversed(_without_prefetch(behind)):
         raw = reordered(raw, operation)
-    return Pipeline(one_order(raw).prefetch(2), _mapping(functions), dataset.element_spec)
+    return Pipeline(one_order(raw), _mapping(functions), dataset.element_spec)
 
 
 def _by_rows(
@@ -105,13 +108,21 @@ def _by_rows(
 ) -> Pipeline:
     """Pipeline for a map of batches that treats each row separately and needs no reordering."""
     (raw,) = mapped._inputs()
-    for operation in reversed(behind):
+    for operation in reversed(_without_prefetch(behind)):
         raw = reordered(raw, operation)
 
     def rows(raw_rows: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(tree.flatten(mapped._map_func.function(*raw_rows)))
 
-    return Pipeline(one_order(raw).prefetch(2), rows, dataset.element_spec)
+    return Pipeline(one_order(raw), rows, dataset.element_spec)
+
+
+def _without_prefetch(operations: list[tf.data.Dataset]) -> list[tf.data.Dataset]:
+    """*operations*, the last of them first, without prefetches at their end: there is another."""
+    kinds = ("_PrefetchDataset", "_OptionsDataset")
+    after = itertools.takewhile(lambda one: type(one).__name__ in kinds, operations)
+    left_out = [one for one in after if type(one).__name__ == "_PrefetchDataset"]
+    return [one for one in operations if not any(one is other for other in left_out)]
 
 
 def _until(

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.timeout(600)
 DATA = [
     "arrays", "arrays-as-stored", "arrays-with-steps", "initial-epoch", "sample-weight",
     "validation-split", "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-looked-up",
-    "tf-data-repeated", "tf-data-unknown-length", "tf-data-weighted", "tf-data-random",
-    "tf-data-dicts", "py-dataset", "py-dataset-with-workers", "generators",
+    "tf-data-repeated", "tf-data-read-in-parts", "tf-data-unknown-length", "tf-data-weighted",
+    "tf-data-random", "tf-data-dicts", "py-dataset", "py-dataset-with-workers", "generators",
     "generator-that-ends", "data-let-go-of", "evaluate-unbuilt", "evaluate-and-predict",
     "train-on-batch",
 ]  # fmt: skip

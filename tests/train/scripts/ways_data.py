@@ -122,6 +122,19 @@ def tf_data_repeated():
     return fitted(classifier(), data, steps_per_epoch=5, **validation)
 
 
+def tf_data_read_in_parts():
+    """Readers share the orders that a shuffle draws: one for each repetition that is begun."""
+    data = sliced().shuffle(ROWS, seed=2).repeat()
+    mapped = sliced().shuffle(ROWS, seed=3).map(lambda x, y: (2.0 * x, y)).repeat()
+    model = classifier()
+    numbers = []
+    for _ in range(2):
+        for each in (data.batch(BATCH).prefetch(1), mapped.batch(BATCH).prefetch(1)):
+            numbers += model.fit(each, steps_per_epoch=6, verbose=0).history["loss"]
+            numbers.append(model.evaluate(each, steps=6, verbose=0, return_dict=True)["loss"])
+    return {"numbers": numbers}, model.variables
+
+
 def tf_data_unknown_length():
     """Plain Keras makes a step without a batch at the end: decay, a count and a seed."""
     data = sliced().filter(lambda x, y: x[0] > -1.0).batch(BATCH)
@@ -248,6 +261,7 @@ KINDS = {
         arrays, arrays_as_stored, arrays_with_steps, initial_epoch, sample_weight,
         validation_split,
         tf_data, tf_data_cached, tf_data_mapped, tf_data_looked_up, tf_data_repeated,
+        tf_data_read_in_parts,
         tf_data_unknown_length, tf_data_of_one_batch_size, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
         generator_that_ends, data_let_go_of, evaluate_unbuilt, evaluate_and_predict, train_on_batch,
