@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
+from matex.launcher.rank_processes import ranks_below
 from matex.launcher.segments import remove_new, segments
 
 __all__ = ["Job"]
@@ -64,6 +65,10 @@ class Job:
     def is_left(self) -> bool:
         """Whether mpiexec is the only living process of the job on this host."""
         return self._processes() == [self._process.pid]
+
+    def ranks(self) -> dict[int, int]:
+        """Process of each rank on this host that can be seen now."""
+        return ranks_below(self._process.pid)
 
     @property
     def status(self) -> int | None:

@@ -16,6 +16,7 @@ from matex.records.events import EVENTS, EventLog, keep_room, read_events
 from matex.records.heartbeat_file import FILE
 from matex.records.resize_request import RESIZE
 from matex.records.scalars import TENSORBOARD
+from matex.records.starting_file import STARTING
 from matex.records.summary import SUMMARY
 from matex.report.trace import TRACE
 
@@ -40,6 +41,7 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
         (report / SUMMARY).unlink(missing_ok=True)
         (report / FILE).unlink(missing_ok=True)
         (report / RESIZE).unlink(missing_ok=True)
+        (report / STARTING).unlink(missing_ok=True)
         keep_room(report)
         if checkpoint is not None and events.exists() and _is_of(events, checkpoint):
             _end_with_a_whole_line(events)

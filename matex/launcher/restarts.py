@@ -35,11 +35,13 @@ class Attempt:
         step: last training step that had begun; -1 if none had.
         started: whether any rank had met the others.
         reason: cause of its end, for messages.
+        missed: whether a rank died on the way, for which the others waited.
     """
 
     step: int
     started: bool
     reason: str
+    missed: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,14 @@ def decide(attempts: Sequence[Attempt], *, limit: int) -> StartAgain | GiveUp:
     """
     if not limit:
         return GiveUp()
-    if not any(attempt.started for attempt in attempts):
+    if not any(attempt.started or attempt.missed for attempt in attempts):
         return GiveUp("a start that fails at once would fail again")
     if len(attempts) > limit:
         return GiveUp(f"{limit} restarts were made (--max-restarts)")
     stuck = _without_progress([attempt.step for attempt in attempts])
     if stuck + 1 >= SAME_STEP:
+        if not any(attempt.started for attempt in attempts):
+            return GiveUp(f"the start failed {SAME_STEP} times in a row")
         step = max(attempt.step for attempt in attempts)
         return GiveUp(f"step {max(step, 0)} failed {SAME_STEP} times in a row")
     return StartAgain(min(_LONGEST_S, 2.0**stuck))

@@ -25,6 +25,7 @@ from matex.launcher.ending import NOT_STARTED, Logs, all_events, judge, last_sta
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, mpiexec_command
+from matex.launcher.meeting import Meeting
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
 from matex.launcher.preparing import all_owned, prepare, scratch_directory
@@ -35,6 +36,7 @@ from matex.launcher.standard_input import served_input
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, EventLog
 from matex.records.heartbeat_file import FILE, read_sign
+from matex.records.starting_file import announce, end_start
 
 __all__ = ["supervise"]
 
@@ -123,6 +125,7 @@ class _Supervisor:
         self._draining = Draining(report, environment)
         self._signals = Signals(self._log, self._draining.ask)
         self._attempts: list[Attempt] = []
+        self._missed = False  # whether a rank was, at the last start
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -198,16 +201,21 @@ class _Supervisor:
         """Start the ranks and wait for their end; return why they ended, None if unknown."""
         self._report.mkdir(parents=True, exist_ok=True)  # it may have been removed
         self.logs.begin()
+        self._missed = False
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)
+        if wanted.ulfm and not wanted.several:  # else their processes are not all seen from here
+            announce(self._report)
         with self._arbiter(wanted) as arbiter:
             asking = {ARBITER: arbiter.setting} if arbiter else {}
             job = Job(self._mpiexec, command, {**self._environment, **asking})
             with self._signals.passed_to(job):
                 spawns = wanted.config.respawn > 0 and not wanted.cold
-                silent = self._silence(job, arbiter, spawns=spawns)
+                meeting = Meeting(self._report, wanted.processes, job.ranks)
+                silent = self._silence(job, arbiter, meeting, spawns=spawns)
                 status = job.status
                 job.end(ask=not silent or has_summary(self._report))
+        end_start(self._report)
         if silent:
             return silent
         return reason_of(self._report, self.logs, status=status)
@@ -225,14 +233,17 @@ class _Supervisor:
         finally:
             arbiter.close()
 
-    def _silence(self, job: Job, arbiter: Arbiter | None, *, spawns: bool) -> str:
+    def _silence(self, job: Job, arbiter: Arbiter | None, meeting: Meeting, *, spawns: bool) -> str:
         """Wait for the job's end; return why the wait was given up, "" if the job ended."""
         patience = Patience(self._report, self._wanted.config.hang_timeout)
-        while not job.wait(_LOOK_S):
+        while not job.wait(meeting.look_s):
             self._draining.look()
             if spawns and patience.is_over(job.is_left):
                 return ""
             parted = arbiter is not None and arbiter.was_asked
+            if missed := meeting.missed():
+                self._missed = True
+                return missed
             reason = patience.ends(several=arbiter is not None, parted=parted)
             if reason:
                 return reason
@@ -240,10 +251,9 @@ class _Supervisor:
 
     def _lost(self, reason: str) -> Attempt:
         step = read_sign(self._report).step
-        return Attempt(step=step, started=self._has_started(), reason=reason)
-
-    def _has_started(self) -> bool:
-        return any(event["event"] == "start" for event in last_start(all_events(self._report)))
+        events = last_start(all_events(self._report))
+        started = any(event["event"] == "start" for event in events)
+        return Attempt(step=step, started=started, reason=reason, missed=self._missed)
 
     def _whole_again(self) -> Launch | None:
         """Next start, if the ranks left because some are missing; else None."""

@@ -22,6 +22,7 @@ from matex.process import child_output, devices, library_import, own_interrupts,
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
+from matex.records.starting_file import end_start
 from matex.records.tracebacks import is_of_script_alone, shorten
 from matex.run.joining import Joining
 
@@ -157,6 +158,9 @@ def _met(config: Config) -> _Met:
     """
     if config.respawn:
         ft.allow_newcomers()
+    mpi.load()
+    if config.report is not None:
+        end_start(config.report)
     cold = ft.ColdSpares.meet(config.cold) if config.cold else None
     try:
         invitation = _invitation(cold) if config.respawn else None

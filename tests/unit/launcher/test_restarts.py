@@ -53,6 +53,13 @@ def test_a_run_that_never_started_is_not_tried_again() -> None:
     assert decide([*lost(40), *lost(-1, started=False)], limit=9) == StartAgain(2)
 
 
+def test_a_rank_that_was_missed_may_come_the_next_time() -> None:
+    missed = Attempt(step=-1, started=False, reason="gone", missed=True)
+    assert decide([missed], limit=9) == StartAgain(1)
+    assert decide([missed] * 2, limit=9) == StartAgain(2)
+    assert decide([missed] * 3, limit=9) == GiveUp("the start failed 3 times in a row")
+
+
 @given(st.lists(st.integers(-1, 30), min_size=1, max_size=40), st.integers(0, 50))
 def test_there_is_an_end(steps: list[int], limit: int) -> None:
     decisions = [decide(lost(*steps[: n + 1]), limit=limit) for n in range(len(steps))]

@@ -1,0 +1,58 @@
+"""The processes that mpiexec started as ranks on this host, by what the kernel says of them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+__all__ = ["is_gone", "ranks_below"]
+
+_PROC = Path("/proc")
+_RANK = b"PMIX_RANK="  # which Open MPI's launcher sets for each rank
+
+
+def ranks_below(pid: int) -> dict[int, int]:
+    """Process of each rank among the descendants of *pid*.
+
+    The descendants of ranks, which inherit the variable, are not looked at. A process that has not
+    yet become a rank, or that just ends, may be missing.
+    """
+    found: dict[int, int] = {}
+    waiting = _children(pid)
+    while waiting:
+        process = waiting.pop()
+        rank = _rank_of(process)
+        if rank is None:
+            waiting += _children(process)
+        else:
+            found[rank] = process
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    """Whether process *pid* has ended; False where that is unknown."""
+    try:
+        status = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] in ("Z", "X")
+
+
+def _children(pid: int) -> list[int]:
+    """The children of *pid*; none where it ends, or the kernel does not list them."""
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in (_PROC / str(pid) / "task").iterdir():
+            children += map(int, (thread / "children").read_text().split())
+    return children
+
+
+def _rank_of(pid: int) -> int | None:
+    """Rank of process *pid* by its environment; None if it is none, or has ended."""
+    with contextlib.suppress(OSError):
+        for variable in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+            if variable.startswith(_RANK):
+                return int(variable.removeprefix(_RANK))
+    return None
