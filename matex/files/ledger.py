@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -22,7 +24,9 @@ __all__ = ["Before", "Change", "Ledger"]
 Change = Literal["append", "overwrite", "move", "replace"]
 
 _KEPT_BYTES = 64 << 20  # more is not copied before it is overwritten: others see the new content
-_NAME = "changes.jsonl"
+_FIRST = "changes"  # name of the ledger of all that were there at the start
+_LATER = re.compile(r"since-(\d+)-\d+")  # names of those of newcomers, by rank
+_ENDING = ".jsonl"
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,19 @@ class Ledger:
     Args:
         directory: the directory.
         rank: this rank; processes that it forks write as this rank.
+        name: name of the ledger in the directory; by default that of the ranks of the start.
     """
 
-    def __init__(self, directory: str, rank: int) -> None:
+    def __init__(self, directory: str, rank: int, *, name: str = _FIRST) -> None:
         self._directory = directory
+        self._name = name
         self.rank = rank
+        #: Ledgers of ranks that see other former states; of the leader alone.
+        self.others: list[Ledger] = []
         self._file = os.open(
-            f"{directory}/{_NAME}", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+            f"{directory}/{name}{_ENDING}",
+            os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
+            0o600,
         )
         self._read = 0
         self._entries: dict[str, Before] = {}
@@ -95,8 +105,9 @@ class Ledger:
 
     def note_aside(self, path: str) -> None:
         """Note that this rank, the leader, is about to write a file at *path*, then rename it."""
-        if path not in self._entries:
-            self._write(path, Before("nothing", aside=True))
+        for ledger in (self, *self.others):
+            if path not in ledger._entries:
+                ledger._write(path, Before("nothing", aside=True))
 
     def asides(self) -> list[str]:
         """Paths at which leaders wrote files that they then renamed, unless they died before."""
@@ -108,6 +119,54 @@ class Ledger:
         entry = self._entries.get(path)
         if entry is not None and entry.size is not None and entry.kept is None:
             self._write(path, replace(self._state(path, change, False), size=entry.size))
+
+    # Ledgers of newcomers, which see files as they were when they took a place.
+
+    def anew(self) -> Ledger:
+        """An empty ledger for this rank, from this moment on, in place of this one. Local."""
+        match = _LATER.fullmatch(self._name)
+        number = 0
+        if match is not None:
+            number = int(self._name.rpartition("-")[2]) + 1
+            self._remove()
+        self.close()
+        return Ledger(self._directory, self.rank, name=f"since-{self.rank}-{number}")
+
+    def find_others(self, ranks: Collection[int] | None = None) -> None:
+        """Find the ledgers of other ranks, into which this rank, which leads, writes. Local.
+
+        Args:
+            ranks: living ranks; None if that is not known. Others' ledgers are left out.
+        """
+        names = {n.removesuffix(_ENDING) for n in real.names(self._directory)}
+        matches = {name: _LATER.fullmatch(name) for name in names}
+        wanted = {
+            name
+            for name, match in matches.items()
+            if match is not None and (ranks is None or int(match[1]) in ranks)
+        } | {_FIRST}
+        wanted.discard(self._name)
+        for ledger in self.others:
+            if ledger._name not in wanted:
+                ledger.close()
+        self.others = [ledger for ledger in self.others if ledger._name in wanted]
+        wanted.difference_update(ledger._name for ledger in self.others)
+        for name in sorted(wanted):
+            self.others.append(Ledger(self._directory, self.rank, name=name))
+
+    def tell_others(self, path: str, change: Change, *, tree: bool = False) -> None:
+        """Note for newcomers that this rank, the leader, is about to change *path*."""
+        for ledger in self.others:
+            if ledger.before(path) is None:
+                ledger.note(path, change, tree=tree)
+            elif change != "append":
+                ledger.note_end(path, change)
+
+    def _remove(self) -> None:
+        for name in real.names(self._directory):
+            if name.startswith(f"{self._name}."):
+                with contextlib.suppress(FileNotFoundError):
+                    real.unlink(f"{self._directory}/{name}")
 
     def _write(self, path: str, entry: Before) -> None:
         line = json.dumps({"path": path, **asdict(entry), "by": self.rank}) + "\n"
@@ -125,7 +184,7 @@ class Ledger:
             return Before("folder")
         if change == "append":
             return Before("file", size=now.st_size)
-        kept = f"{self._directory}/{os.getpid()}-{self._read}"
+        kept = f"{self._directory}/{self._name}.{os.getpid()}-{self._read}"
         if change == "replace":
             with contextlib.suppress(OSError):
                 real.link(path, kept, follow_symlinks=False)

@@ -45,7 +45,9 @@ def builtin_open(files: Files) -> Any:
         place = placed(lambda: to_write(view, path, change, exclusive="x" in mode), file)
         if "r" in mode and view.found(path) is None:
             raise missing(os.fspath(file))
-        return placed(lambda: opened(place), file)
+        result = placed(lambda: opened(place), file)
+        view.writers.add(result)
+        return result
 
     return open
 

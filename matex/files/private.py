@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex.files import held_files, real
+from matex.files import handover, held_files, open_files, real
 from matex.files.ledger import Ledger
 from matex.files.own_paths import OwnPaths
 from matex.files.publish import publish, publish_open
@@ -170,6 +170,25 @@ class PrivateFiles:
                 publish(self._view)
             if self._view.leads and self._view.late:
                 publish_open(self._view)
+
+    # Handover to newcomers, one after the other.
+
+    def hold_still(self) -> None:
+        """Complete the real files, before newcomers take them over; on the others. Local."""
+        open_files.flush(self._view.writers)
+        self.settle()
+
+    def take_over(self) -> None:
+        """Begin from the leader's files of this moment; on a newcomer. Local."""
+        with self._lock:
+            handover.take_over(self._view)
+
+    def follow(self) -> None:
+        """Tell newcomers of changes from now on; on the others, when newcomers are ready. Local."""
+        with self._lock, real.passing():
+            if self._view.leads:
+                world = self._communicator.world
+                handover.follow(self._view, [m.rank for m in world.everyone])
 
     @contextlib.contextmanager
     def written(self) -> Iterator[None]:

@@ -7,11 +7,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 
-from matex.files import real
+from matex.files import open_files, real
 from matex.files.held_files import release
-from matex.files.view import FileView, identity
+from matex.files.view import FileView
+from matex.records import console
 
 __all__ = ["publish", "publish_open"]
 
@@ -32,6 +32,8 @@ def publish(view: FileView) -> None:
         for path in [] if view.ledger is None else view.ledger.asides():
             with contextlib.suppress(OSError):  # of a leader that died before it was whole
                 os.unlink(path)
+        if view.ledger is not None:
+            view.ledger.find_others()
         _count_all(view)
         done = _bring(view, {})
         view.scratch.lead()
@@ -47,6 +49,12 @@ def publish(view: FileView) -> None:
     if view.ledger is not None:
         changed = set(view.ledger.paths()).difference(view.ledger.asides())
         view.ahead = changed - view.own
+    for path in sorted(view.kept_back):
+        print(
+            f"matex: {path} stays as the last leader left it: the script had it open when this "
+            "rank took a place, and such a file cannot be continued",
+            file=console.own("stdout"), flush=True,
+        )  # fmt: skip
     view.leads = True
 
 
@@ -75,6 +83,8 @@ def _bring(view: FileView, done: dict[str, object]) -> dict[str, object]:
         _note(view, path)
         _delete(view, path)
     for path, place in tree:
+        if path in view.kept_back:
+            continue
         if path in states and states[path] != done.get(path):
             _note(view, path)
             _put(view, path, place)
@@ -96,7 +106,8 @@ def publish_open(view: FileView) -> None:
         for place in list(view.late):
             path = place[len(view.scratch.tree) :]
             is_open = place in _open_files(view)
-            if path in view.own and real.lexists(place) and not real.same(place, path):
+            own = path in view.own and path not in view.kept_back
+            if own and real.lexists(place) and not real.same(place, path):
                 real.copy(place, path, view.aside(path))
             if not is_open:
                 view.late.discard(place)
@@ -104,16 +115,8 @@ def publish_open(view: FileView) -> None:
 
 def _open_files(view: FileView) -> set[str]:
     """Regular files in this rank's own tree that this process has open for writing."""
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            path = os.readlink(f"/proc/self/fd/{name}")
-            if path.startswith(f"{view.scratch.tree}/") and not real.isdir(path):
-                flags = Path(f"/proc/self/fdinfo/{name}").read_text()
-                mode = next(line for line in flags.splitlines() if line.startswith("flags:"))
-                if int(mode.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY:
-                    found.add(path)
-    return found
+    below = f"{view.scratch.tree}/"
+    return {file.path for file in open_files.written() if file.path.startswith(below)}
 
 
 def _tree(view: FileView) -> Iterator[tuple[str, str]]:
@@ -130,13 +133,15 @@ def _tree(view: FileView) -> Iterator[tuple[str, str]]:
 
 def _note(view: FileView, path: str) -> None:
     """Tell the other ranks, to which this rank may be ahead, how *path* was."""
-    if view.ledger is not None and path in view.own and view.ledger.before(path) is None:
-        view.ledger.note(path, "overwrite", tree=path in view.made)
+    if view.ledger is not None and path in view.own:
+        view.ledger.tell_others(path, "overwrite", tree=path in view.made)
+        if view.ledger.before(path) is None:
+            view.ledger.note(path, "overwrite", tree=path in view.made)
 
 
 def _delete(view: FileView, path: str) -> None:
     known = view.ledger is not None and view.ledger.before(path) is not None
-    if not known and identity(path) not in (None, view.gone[path]):
+    if not known and real.identity(path) not in (None, view.gone[path]):
         return  # another program's, made since
     with contextlib.suppress(OSError):
         view.undo(path, keep=False)  # a folder stays where others put something into it

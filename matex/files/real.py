@@ -13,6 +13,7 @@ from stat import S_ISDIR, S_ISLNK
 __all__ = [
     "aside_name",
     "copy",
+    "identity",
     "is_passing",
     "isdir",
     "islink",
@@ -69,6 +70,15 @@ def isdir(path: str) -> bool:
         return S_ISDIR(stat(path).st_mode)
     except (OSError, ValueError):
         return False
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Device and inode of the real file *path*; None if it does not exist."""
+    try:
+        now = lstat(path)
+    except OSError:
+        return None
+    return now.st_dev, now.st_ino
 
 
 def islink(path: str) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from matex.files import real
 from matex.files.ledger import Before, Change, Ledger
@@ -54,13 +55,18 @@ class FileView:
         self.entered: str | None = None
         self.folder: str | None = None
         self._folders = RealFolders()
-        self._past: dict[str, str] = {}
+        #: Files that are the beginnings of others, by path.
+        self.cuts: dict[str, str] = {}
         #: Function called with a change on the leader, in place of the ledger.
         self.recorder: set[str] | None = None
         #: Open files in this tree, by their own names, that are written to after this rank led.
         self.late: set[str] = set()
         #: Paths changed by a dead leader, and not yet by this rank, which leads.
         self.ahead: set[str] = set()
+        #: Python's files that the script opened to write.
+        self.writers: WeakSet[Any] = WeakSet()
+        #: Files whose real content this rank must not replace by its own.
+        self.kept_back: set[str] = set()
 
     # Paths.
 
@@ -193,7 +199,7 @@ class FileView:
     def _is_gone(self, path: str) -> bool:
         if self.ledger is not None and self.ledger.before(path) is not None:
             return True
-        return identity(path) in (None, self.gone[path])
+        return real.identity(path) in (None, self.gone[path])
 
     def _hidden(self, path: str) -> Before | None:
         """Former state of *path*, if others changed it and this rank has not."""
@@ -221,7 +227,7 @@ class FileView:
 
     def _first_bytes(self, path: str, source: str, size: int) -> str:
         """A file of the first *size* bytes of *source*, for *path*."""
-        if path not in self._past:
+        if path not in self.cuts:
             name = self.scratch.new_name()
             try:
                 real.copy(source, name)
@@ -229,8 +235,8 @@ class FileView:
                 return source
             with real.passing():
                 os.truncate(name, size)
-            self._past[path] = name
-        return self._past[path]
+            self.cuts[path] = name
+        return self.cuts[path]
 
     # Changing.
 
@@ -251,7 +257,8 @@ class FileView:
         """Note that this rank has deleted *path*."""
         self.count(path)
         self.made.discard(path)
-        self.gone[path] = identity(path)
+        self.kept_back.discard(path)
+        self.gone[path] = real.identity(path)
         if self.links.pop(path, None) is not None:
             self.forget_folders()
 
@@ -261,6 +268,7 @@ class FileView:
             self.recorder.add(path)
             return
         if self.ledger is not None and not self.knows_ranks:
+            self.ledger.tell_others(path, change, tree=tree)
             past = self._hidden(path)
             if past is not None:
                 self._restore(path, past)
@@ -289,12 +297,3 @@ class FileView:
 def _that_is_there(place: str) -> str:
     real.lstat(place)
     return place
-
-
-def identity(path: str) -> tuple[int, int] | None:
-    """Device and inode of the real file *path*; None if it does not exist."""
-    try:
-        now = real.lstat(path)
-    except OSError:
-        return None
-    return now.st_dev, now.st_ino

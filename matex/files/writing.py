@@ -63,6 +63,8 @@ def to_write(
         if exists and not _is_file(there) and not tree:
             assert there is not None
             return there  # a folder, which is the script's error, or a device
+    if change == "replace":
+        view.kept_back.discard(path)
     place = view.own_place(path)
     if exists and change != "replace" and (not mirrored or path in view.held):
         aside = copied(view, path)

@@ -209,6 +209,8 @@ class Fit:
     def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Make the steps of a call of Keras's train function; return the logs; collective."""
         early_optimizers.now_built(self._model.optimizer)
+        if self._handover is not None:
+            self._handover.take_files()
         if self._iterator is not None:
             self._logs = self._iterator.run(original)
         else:

@@ -15,9 +15,10 @@ from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.trained_models import TrainedModels
 from matex.partition.order import OrderSeed
+from matex.run.context import RunContext
 from matex.sources.stream import Stream
 
-__all__ = ["PROGRESS", "Handover", "trained_before"]
+__all__ = ["PROGRESS", "Handover", "give_files", "trained_before"]
 
 #: Name in ``extra`` of state that no checkpoint needs, as JSON.
 PROGRESS = "progress"
@@ -36,23 +37,42 @@ def trained_before(trained: TrainedModels, model: Any) -> dict[str, np.ndarray]:
     }
 
 
+def give_files(run: RunContext) -> None:
+    """Let newcomers take over the script's files; on the others, with :meth:`Handover.take_files`.
+
+    Collective. The others are at the same place of the script, and write nothing meanwhile.
+    """
+    files = run.replacements.files
+    if files is not None:
+        files.hold_still()
+    run.communicator.barrier()
+    run.communicator.barrier()
+    if files is not None:
+        files.follow()
+
+
 class Handover:
     """State that a promoted spare receives from a living rank.
 
     It is a checkpoint, plus ``progress``: counts and knowledge that are equal on all other ranks.
 
     Args:
+        run: ranks of the run.
         saved: state of the other ranks.
         trained: models that the script has trained so far.
         over: whether the fit is over; else it continues with the running step.
     """
 
-    def __init__(self, saved: checkpoints.Snapshot, trained: TrainedModels, *, over: bool) -> None:
+    def __init__(
+        self, run: RunContext, saved: checkpoints.Snapshot, trained: TrainedModels, *, over: bool
+    ) -> None:
+        self._run = run
         self.saved = saved
         self._trained = trained
         self.over = over
         self.progress: dict[str, Any] = json.loads(saved.extra[PROGRESS].tobytes())
         self._validated: list[int] | None = self.progress["validated"]
+        self._has_files = False
 
     def restore(self, model: Any, checkpoint: FitCheckpoint, callbacks: Any) -> None:
         """Restore all state but that of the first epoch; after the callbacks have begun.
@@ -77,6 +97,21 @@ class Handover:
             model_state.restore_metrics(model, self.saved)
             checkpoint.saved = None
 
+    def take_files(self) -> None:
+        """Take over the script's files from the others; once, collective with :func:`give_files`.
+
+        It is late, right before the first step: the callbacks that begin an epoch have been called
+        here again, and what they wrote is in the others' files already.
+        """
+        if self._has_files:
+            return
+        self._has_files = True
+        files = self._run.replacements.files
+        self._run.communicator.barrier()
+        if files is not None:
+            files.take_over()
+        self._run.communicator.barrier()
+
     def begin(self, model: Any, iterator: EpochIterator, arguments: Mapping[str, Any]) -> None:
         """Let *iterator* begin in the running step or, if the fit is over, skip it.
 
@@ -86,6 +121,7 @@ class Handover:
         iterator.engine.skip_separability_check(self.progress["tried"])
         if self.over:
             keras_hooks.start_at(model, arguments["epochs"])
+            self.take_files()
             return
         cursor, source = self.saved.cursor, iterator.source
         if isinstance(source, Stream):

@@ -28,7 +28,7 @@ from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
 from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.spare_handover import PROGRESS, Handover, trained_before
+from matex.fitting.spare_handover import PROGRESS, Handover, give_files, trained_before
 from matex.fitting.trained_models import TrainedModels
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
@@ -262,6 +262,7 @@ class FitSpares(FitListener):
         if content.size != size[0]:  # it differs: receive the other, so that no rank hangs
             content = np.zeros(int(size[0]), np.uint8)
         communicator.broadcast(content, sources=sources)
+        give_files(self._run)
 
     def _receive(self, sources: list[int], *, over: bool) -> Handover:
         """Receive the state from one of the *sources*; collective."""
@@ -274,7 +275,7 @@ class FitSpares(FitListener):
             saved = checkpoints.from_bytes(content)
         except checkpoints.CheckpointError as error:
             ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
-        handover = Handover(saved, self._trained, over=over)
+        handover = Handover(self._run, saved, self._trained, over=over)
         self._run.go_on_from(handover.progress["run"])
         self._run.replacements.inherit(
             handover.progress["histories"], wanted=handover.progress["wanted"]

@@ -76,7 +76,7 @@ class KerasAdapter:
         if strange := keras_hooks.untested():
             self.run.say(strange)
         self._life_cycle.begin()
-        self._files = separate_files(self.run, self._life_cycle)
+        self.run.replacements.files = self._files = separate_files(self.run, self._life_cycle)
 
     def rank_is_asked_for(self) -> None:
         """Note that the script has asked for its rank, so it may act on one rank alone; local."""

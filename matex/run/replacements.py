@@ -10,6 +10,7 @@ import ft
 from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config
 from matex.data.sketch import are_same_data
+from matex.files.private import PrivateFiles
 from matex.records.events import EventLog
 from matex.run.candidates import Candidates
 from matex.run.launcher_client import LauncherClient
@@ -97,6 +98,8 @@ class Replacements:
         self._left = config.respawn
         self.wanted = communicator.initial_size
         """Target number of ranks, spares included."""
+        self.files: PrivateFiles | None = None
+        """Files of the script, which newcomers take over; None for one rank."""
         self._nobody_can_come = False
         self._first_free = communicator.initial_size
         self._host_of: dict[int, str] = {}  # of newcomers, by rank
