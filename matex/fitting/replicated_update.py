@@ -46,7 +46,7 @@ _ROW = np.dtype([("checksum", "i8"), ("rate", "f8"), ("leaves", "?"), ("spoiled"
 
 
 class _Comparison(NamedTuple):
-    """What the ranks know of each other's gradients; equal on all ranks.
+    """Comparison of the ranks' gradients; equal on all ranks.
 
     ``have_equal_rows`` is whether slices are of the same rows, which alone can be summed;
     ``leaves`` whether some rank has a stop request; ``rate`` the leader's learning rate.

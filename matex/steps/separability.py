@@ -56,7 +56,7 @@ def agree_separable(communicator: ft.Communicator, found: str, *, refuted: bool 
 
     Args:
         communicator: communicator of all ranks.
-        found: what this rank found; "" if nothing.
+        found: text about what this rank found; "" if nothing.
         refuted: whether to raise even if no living rank has found one, because a dead one had;
             equal on all ranks, False by default.
 
