@@ -80,10 +80,11 @@ class RowDraws:
 
         def draw(*args: Any, **kwargs: Any) -> Any:
             with tf.name_scope(NOISE_SCOPE):
-                if self._is_plain:
-                    return present(*args, **kwargs)
                 given = signature.bind(*args, **kwargs)
                 given.apply_defaults()
+                given.arguments["name"] = None  # that of an integer's draw leads out of the scope
+                if self._is_plain:
+                    return present(*given.args, **given.kwargs)
                 shape = tf.cast(given.arguments["shape"], tf.int32)
                 return self._drawn(present, given.arguments, self._axis(shape))
 

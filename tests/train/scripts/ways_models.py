@@ -90,6 +90,16 @@ def clipping():
     return fitted(classifier(keras.optimizers.SGD(0.5, global_clipnorm=0.05)), X, Y, **FITTING)
 
 
+class ByNorm(keras.optimizers.SGD):
+    def apply_gradients(self, grads_and_vars):
+        pairs = [(g / (keras.ops.norm(g) + 1e-6), v) for g, v in grads_and_vars]
+        return super().apply_gradients(pairs)
+
+
+def normalized_gradients():
+    return fitted(classifier(ByNorm(0.05)), X, Y, **FITTING)
+
+
 def accumulation():
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=3)
     return fitted(classifier(optimizer), X, Y, **FITTING)
@@ -178,7 +188,8 @@ KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         functional, subclassed, own_train_step, embedding, lstm, masked_loss, summed_loss,
-        loss_scaling, clipping, accumulation, schedule, eager, several_models, refused_first, gan,
+        loss_scaling, clipping, normalized_gradients, accumulation, schedule, eager, several_models,
+        refused_first, gan,
         batch_norm,
     )
 }  # fmt: skip
