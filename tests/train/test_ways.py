@@ -30,8 +30,8 @@ MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",
     "step-with-its-loss", "step-of-parts", "embedding", "lstm", "masked-loss",
     "summed-loss", "loss-scaling", "clipping", "normalized-gradients", "accumulation",
-    "schedule", "eager", "several-models", "refused-first", "gan", "eager-loop", "loop-rounded-otherwise",
-    "graph-loop", "compiled-loop", "loop-in-a-graph", "two-optimizers",
+    "schedule", "eager", "several-models", "refused-first", "gan", "eager-loop",
+    "loop-rounded-otherwise", "graph-loop", "compiled-loop", "loop-in-a-graph", "two-optimizers",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 
