@@ -115,6 +115,10 @@ class Survivors:
             return None
         return int(np.argmin(np.where(open_to, scores, np.inf)))
 
+    def keep(self, unit: int) -> None:
+        """Remove *unit* not at all."""
+        self.mortal[unit] = False
+
     @property
     def dead(self) -> int:
         """Number of removed units."""

@@ -206,7 +206,9 @@ def _loaded(source: Path) -> Any:
         model = keras.models.load_model(source)
     except (ValueError, OSError, TypeError) as error:
         reason = reason_of(error)
-        raise InputError(f"{source} cannot be loaded as a Keras model: {reason}") from error
+        reason = reason.rstrip(".")
+        way = "; --import names the module that registers it" if "locate" in reason else ""
+        raise InputError(f"{source} cannot be loaded as a Keras model: {reason}{way}") from error
     if not keras_hooks.is_graph(model):
         raise InputError(
             f"{source} must hold a functional or sequential model. Received: a "

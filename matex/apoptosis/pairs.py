@@ -59,7 +59,10 @@ def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Remov
 def remove_by_baseline(
     criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0
 ) -> Removal:
-    """Removal by ``magnitude`` or ``random``, without transfer of work; pure."""
+    """Removal by ``magnitude`` or ``random``, without transfer of work; pure.
+
+    Random units that cost too much are passed over: others may cost less.
+    """
     outgoing = _outgoing(evidence)
     incoming = evidence.incoming
     power = np.einsum("jm,jm->j", outgoing, outgoing) * np.einsum("jd,jd->j", incoming, incoming)
@@ -69,8 +72,11 @@ def remove_by_baseline(
     survivors = Survivors(evidence.units, limits)
     total = max(float(power.sum()), 1e-300)
     while (unit := survivors.pick(scores)) is not None:
-        if not survivors.remove(unit, float(power[unit]) / total):
+        if survivors.remove(unit, float(power[unit]) / total):
+            continue
+        if criterion != "random":
             break
+        survivors.keep(unit)
     return survivors.removal
 
 

@@ -90,7 +90,7 @@ def made_by_its_class(name: str) -> str:
 def totals_of(changes: Sequence[Change]) -> str:
     """Text about the numbers of removed units, over groups with removals."""
     if not changes:
-        return "nothing to remove"
+        return "no unit removed"
     kept = [change for change in changes if change.kept]
     gone = sum(change.units_from - change.units_to for change in kept)
     units = sum(change.units_from for change in changes)

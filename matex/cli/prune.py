@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from matex.cli.importing import import_by_name
 from matex.errors import InputError
 
 __all__ = ["add_command"]
@@ -67,6 +68,14 @@ def add_command(commands: Any) -> None:
         metavar="FILE",
         help="file that is written (default: MODEL-pruned.keras)",
     )
+    add(
+        "--import",
+        action="append",
+        default=[],
+        dest="imports",
+        metavar="MODULE",
+        help="module, or file.py, that registers classes of the model's own; may be given again",
+    )
     add("--force", action="store_true", help="replace FILE where it is there")
     parser.set_defaults(parser=parser, act=_run)
 
@@ -78,6 +87,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     out = arguments.out or arguments.model.with_name(f"{arguments.model.stem}-pruned.keras")
     try:
+        for name in arguments.imports:
+            import_by_name(name)
         lines = prune_file(
             arguments.model,
             out,

@@ -39,7 +39,7 @@ def test_the_line_of_a_large_network_is_short() -> None:
 
 
 def test_where_nothing_can_go_the_line_says_so() -> None:
-    assert totals_of([]) == "nothing to remove"
+    assert totals_of([]) == "no unit removed"
     assert totals_of([change("a", kept=False)]) == "0 of 64 units gone, in 0 of 1 group"
     assert table_of([], has_loss=True) == []
 
