@@ -26,6 +26,7 @@ from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
 from matex.errors import Unsupported
 from matex.keras_hooks.error_text import reason_of
+from matex.keras_hooks.feeds import build_for_feed
 
 __all__ = ["Apoptosis"]
 
@@ -117,9 +118,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._epochs = first_epoch, last_epoch, every
         self._goal = pruning_ratio, target
         self._given = named(data), named(validation_data)
-        self._count = samples
-        self._verbose = verbose
-        self._began = 0.0
+        self._count, self._verbose, self._began = samples, verbose, 0.0
         self.events: list[dict[str, Any]] = []
         keras_hooks.watch_feeds()
 
@@ -131,6 +130,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._calendar = Calendar(first, last, every)
         self._fresh, self._cut_after = True, -1
         self._peers = peers_of_process()
+        build_for_feed(self.model)
         self._judges = Judges(Traced(self.model), *self._given, most=self._count)
         self._judges.must_serve(self._options.criterion, self._net())
         self._size_at_start = size_of(self._net(), self._goal[1])

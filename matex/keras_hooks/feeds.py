@@ -9,9 +9,10 @@ from typing import Any
 import keras
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from matex.keras_hooks.building import build
 from matex.keras_hooks.models import validation_of
 
-__all__ = ["feeds", "forget_best_weights", "forget_feeds", "watch_feeds"]
+__all__ = ["build_for_feed", "feeds", "forget_best_weights", "forget_feeds", "watch_feeds"]
 
 _newest: dict[str, Any] = {}
 _evaluated: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -27,6 +28,7 @@ def watch_feeds() -> None:
         iterator = original(*args, **kwargs)
         if "class_weight" in kwargs:
             _newest["training"] = kwargs
+            _newest["iterator"] = iterator
         else:
             _evaluated[iterator] = kwargs
         return iterator
@@ -57,6 +59,16 @@ def feeds(model: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     iterator = validation_of(model)
     validation = None if iterator is None else _evaluated.get(iterator)
     return _newest.get("training"), validation
+
+
+def build_for_feed(model: Any) -> None:
+    """Create the variables of *model* from the data of its fit, if it has none yet. Local.
+
+    Plain Keras makes them in the first step, after the callbacks' ``on_train_begin``.
+    """
+    iterator = _newest.get("iterator")
+    if iterator is not None and not model.built:
+        build(model, iterator._distributed_dataset.element_spec)
 
 
 def forget_best_weights() -> None:

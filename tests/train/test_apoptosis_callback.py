@@ -319,3 +319,19 @@ def test_a_model_that_cannot_be_called_with_the_data_is_refused_in_one_line() ->
     callback = once("aggressive", data=(np.ones((60, 3)), np.zeros((60, 6))))
     model.fit(np.zeros((60, 6)), callbacks=[callback], verbose=0)
     assert callback.events[0]["parameters"] < callback.events[0]["parameters_before"]
+
+
+@pytest.mark.parametrize("is_subclassed", [False, True])
+def test_a_model_without_a_shape_is_built_from_the_data_of_its_fit(is_subclassed: bool) -> None:
+    x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
+    losses, sizes = [], []
+    for callbacks in ([], [matex.Apoptosis("aggressive", delta=None, first_epoch=1, every=1)]):
+        keras.utils.set_random_seed(0)
+        dense = keras.layers.Dense
+        model = Subclassed() if is_subclassed else keras.Sequential([dense(32, "relu"), dense(1)])
+        model.compile("adam", "mse")
+        history = model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=callbacks)
+        losses.append(history.history["loss"][0])
+        sizes.append(model.count_params())
+    assert losses[0] == losses[1]
+    assert sizes[0] == 257 > sizes[1]
