@@ -281,15 +281,15 @@ class StepEngine:
         Raises:
             NotShareable: on every rank.
         """
-        checks, world = self._step.checks, self._communicator.world
+        checks = self._step.checks
         if checks.is_refuted:
             agree_separable(self._communicator, checks.found, refuted=True)
         if not checks.is_made:
             self._maker.check_separable(batch)
             checks.is_made = True
         elif self._may_check_again and is_due(checks.steps):
-            fraction = world.ranks.index(world.rank) / world.size
-            found = find_again(batch, fraction, self._maker.find_inseparable)
+            own = self._rows.assigned(batch.span)
+            found = find_again(batch, own, self._maker.find_inseparable)
             if found:
                 checks.found = (
                     f"{found}; it was found after {checks.steps} steps, and sums of earlier ones "

@@ -25,26 +25,42 @@ def test_it_is_repeated_often_at_first() -> None:
     assert [n for n in range(1000) if is_due(n)] == [3, 10, 30, 100, 300, 600, 900]
 
 
-@pytest.mark.parametrize(("rows", "taken"), [(2, 2), (5, 2), (16, 8), (200, 32)])
-@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.9])
-def test_two_sets_of_rows_must_agree(rows: int, taken: int, fraction: float) -> None:
-    batch = StreamBatch([tf.range(100, 100 + rows)], (100, 100 + rows), digest=1, last=False)
+@pytest.mark.parametrize(
+    ("own", "taken"),
+    [
+        ([(100, 104)], [(100, 102), (102, 104)]),
+        ([(100, 103), (110, 113)], [(100, 103), (110, 113)]),
+        ([(110, 190)], [(110, 142), (142, 174)]),
+        ([(190, 193)], [(100, 132), (132, 164)]),  # too few: those of the whole batch
+        ([], [(100, 132), (132, 164)]),
+    ],
+)
+def test_two_sets_of_rows_must_agree(
+    own: list[tuple[int, int]], taken: list[tuple[int, int]]
+) -> None:
+    batch = StreamBatch([tf.range(100, 300)], (100, 300), digest=1, last=False)
     seen: list[list[int]] = []
 
     def find(given: list[tf.Tensor]) -> str:
         seen.append(given[0].numpy().tolist())
         return "found" if len(seen) % 3 else ""
 
-    assert find_again(batch, fraction, find) == "found"
-    assert [len(one) for one in seen] == [taken, taken]
-    assert len({*seen[0], *seen[1]}) == min(rows, 2 * taken)
-    assert seen[0][0] == 100 + int(fraction * rows) or rows < 16
-    assert find_again(batch, fraction, find) == ""  # the third set is fine, and ends it
+    assert find_again(batch, own, find) == "found"
+    assert seen == [list(range(*span)) for span in taken]
+    assert find_again(batch, own, find) == ""  # the third set is fine, and ends it
+
+
+@pytest.mark.parametrize(("rows", "sets"), [(2, [[0, 1], [0, 1]]), (3, [[0, 1], [1, 2]])])
+def test_sets_of_few_rows_overlap(rows: int, sets: list[list[int]]) -> None:
+    batch = StreamBatch([tf.range(rows)], (0, rows), digest=1, last=False)
+    seen: list[list[int]] = []
+    find_again(batch, [], lambda given: str(seen.append(given[0].numpy().tolist())))
+    assert seen == sets
 
 
 def test_a_single_row_is_not_divided() -> None:
     batch = StreamBatch([tf.range(1)], (0, 1), digest=1, last=False)
-    assert find_again(batch, 0.0, lambda _: "found") == ""
+    assert find_again(batch, [(0, 1)], lambda _: "found") == ""
 
 
 def test_rounding_of_values_that_were_larger_at_first_decides_nothing() -> None:
@@ -68,7 +84,7 @@ def test_a_sum_behind_a_threshold_is_found_when_it_is_reached(tmp_path: Path) ->
     found = [event for event in outcome.events if event["event"] == "fit" and "whole" in event]
     assert {(event["fit"], event["step"]) for event in found} == {(0, 11), (1, 51)}
     for event in found:
-        assert "does not add up over rows: the gradient of dense" in event["whole"]
+        assert "train_step does not add up over rows: the " in event["whole"]
         assert "it was found after 10 steps" in event["whole"]
     plain = execute([sys.executable, SCRIPTS / script], directory=tmp_path)
     sums = [
