@@ -200,7 +200,7 @@ class Doubled(keras.layers.Layer):
 
 
 def test_classes_of_the_model_s_own_are_imported(folder: Path) -> None:
-    """In a process of its own: here the class would be known already."""
+    """Processes of their own load it: here the class would be known already."""
     (folder / "own_layers.py").write_text(REGISTERED)
     made = """
 import keras, own_layers
