@@ -116,10 +116,10 @@ class ReplicatedUpdate:
         nbytes = found.nbytes
         if found.are_equal:
             gradients = [part.copy() for part in gradients]  # TensorFlow may write into results
+        elif not found.have_equal_rows:
+            self.error = TrainingError(_NOT_THE_SAME)
+            raise self.error
         else:
-            if not found.have_equal_rows:
-                self.error = TrainingError(_NOT_THE_SAME)
-                raise self.error
             gradients, nbytes = self._averaged(gradients, batch, spoiled=spoiled)
         run.faults.at("after-exchange")
         self.leave_agreed = found.leaves

@@ -46,10 +46,11 @@ def is_stream(x: Any) -> bool:
 def dataset_of(feed: Any, *, most: int | None = None) -> Any:
     """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over. Local.
 
-    Where the number of steps is given, one batch more is fetched than the steps take, on every rank
-    and whatever threads do: a generator's next element, or the order that a repeated pipeline
-    shuffles anew, would be another one for who reads the data next. Plain Keras fetches as many
-    while steps take longer than batches.
+    Where the number of steps is given, as many batches are fetched as by plain Keras, on every rank
+    and whatever threads do: from a generator those that the steps take, from a pipeline one more,
+    as by plain Keras while steps take longer than batches. Otherwise the generator's next element,
+    or the order that a repeated pipeline shuffles anew, would be another one for who reads the data
+    next.
 
     Args:
         most: number of batches that steps take until the data begin anew; None if unknown.

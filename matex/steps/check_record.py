@@ -44,7 +44,7 @@ class CheckRecord:
             largest = max(largest, value.scale if value.is_gradient else 0.0)
         self._gradients[exchange] = largest
 
-    def precise(self, values: Iterable[Value], exchange: int = 0) -> list[Value]:
+    def with_floors(self, values: Iterable[Value], exchange: int = 0) -> list[Value]:
         """*values* with floors by their sizes in the first check; without those unknown there.
 
         Args:

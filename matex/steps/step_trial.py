@@ -165,7 +165,7 @@ class _StepTrial:
             whole, parts = self._made(0, count), [self._made(0, cut), self._made(cut, count)]
         assert step.layout is not None
         values = list(values_of(step.layout, whole, parts))
-        for value in values if first else step.checks.precise(values):
+        for value in values if first else step.checks.with_floors(values):
             if value.differs(step.tolerance) and (value.counts or not self._alone):
                 return (
                     f"train_step does not add up over rows: the {value.name} is {value.figures} "

@@ -162,7 +162,7 @@ def _refuted(step: SeveralUpdatesStep, rows: Any) -> str:
     for number, layout in enumerate([*step.exchanges.layouts, step.layout]):
         if number in made.whole:
             values = values_of(layout, made.whole[number], made.given(number))
-            for value in step.checks.precise(values, number):
+            for value in step.checks.with_floors(values, number):
                 if value.differs(step.tolerance):
                     return made.sentence(step, value)
     return ""

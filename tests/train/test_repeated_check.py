@@ -68,10 +68,10 @@ def test_rounding_of_values_that_were_larger_at_first_decides_nothing() -> None:
     record.note([value("kernel", 1.0), value("bias", 0.0)])
     small = [value("kernel", 1e-6, off=1e-7), value("bias", 1e-6, off=1e-7)]
     assert all(one.differs(1e-3) for one in small)
-    assert not any(one.differs(1e-3) for one in record.precise(small))
-    assert record.precise([value("kernel", 1.0, off=0.1)])[0].differs(1e-3)
-    assert record.precise([value("another", 1.0, off=0.1)]) == []
-    assert record.precise(small, exchange=1) == []
+    assert not any(one.differs(1e-3) for one in record.with_floors(small))
+    assert record.with_floors([value("kernel", 1.0, off=0.1)])[0].differs(1e-3)
+    assert record.with_floors([value("another", 1.0, off=0.1)]) == []
+    assert record.with_floors(small, exchange=1) == []
 
 
 def test_a_sum_behind_a_threshold_is_found_when_it_is_reached(tmp_path: Path) -> None:
