@@ -10,6 +10,7 @@ from matex.config.environment import (
     batch_job,
     one_order_of_sets,
     segments_directory,
+    starting_rank,
     visible_gpus,
 )
 from matex.config.options import LaunchOptions, ProgramOptions
@@ -28,5 +29,6 @@ __all__ = [
     "one_order_of_sets",
     "read_plan",
     "segments_directory",
+    "starting_rank",
     "visible_gpus",
 ]

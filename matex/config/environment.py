@@ -15,6 +15,7 @@ __all__ = [
     "batch_job",
     "one_order_of_sets",
     "segments_directory",
+    "starting_rank",
     "user_cache",
     "variable",
     "visible_gpus",
@@ -71,6 +72,12 @@ def segments_directory() -> Path | None:
 def arbiter_setting() -> str | None:
     """The address at which ranks ask the launcher which part of a run goes on, on several hosts."""
     return os.environ.get(ARBITER)
+
+
+def starting_rank() -> int | None:
+    """Number that Open MPI's launcher gave this process; None where another started it."""
+    text = os.environ.get("PMIX_RANK", "")
+    return int(text) if text.isdigit() else None
 
 
 def visible_gpus() -> str:

@@ -20,8 +20,11 @@ from typing import Any
 import psutil
 
 from ft.quorum import Ruling, named
+from matex.config.launcher_address import LauncherAddress
 from matex.launcher.accepting import Acceptor
 from matex.launcher.hosts import Hosts
+from matex.launcher.starting_ranks import ConnectedRanks
+from matex.records.starting_connection import SEEN, STARTING
 
 __all__ = ["Arbiter", "HostNames", "Question", "Rulings", "probe"]
 
@@ -96,6 +99,8 @@ class Rulings:
 class Arbiter:
     """Answers questions on a TCP port, until :meth:`close`; ``was_asked`` tells of any.
 
+    Ranks that start connect to it, too; ``starting`` tells of these.
+
     Args:
         hosts: hosts of the run, and the means to run commands on them.
         names: the names by which the launcher calls the hosts of ranks.
@@ -106,6 +111,7 @@ class Arbiter:
         self._hosts = hosts
         self._names = names
         self._is_over = is_over
+        self.starting = ConnectedRanks()
         self._token = secrets.token_hex(16)
         self._rulings = Rulings()
         self.was_asked = False
@@ -117,11 +123,12 @@ class Arbiter:
     def setting(self) -> str:
         """The address to ask, for :func:`matex.run.launcher_client.ask`."""
         port = self._socket.getsockname()[1]
-        return f"{','.join(_addresses())}/{port}/{self._token}"
+        return LauncherAddress(tuple(_addresses()), port, self._token).text
 
     def close(self) -> None:
         """Answer no more."""
         self._acceptor.close()
+        self.starting.close()
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
@@ -129,12 +136,17 @@ class Arbiter:
             with connection.makefile("rwb") as stream:
                 try:
                     content = json.loads(stream.readline(_MOST_BYTES))
-                    known = secrets.compare_digest(str(content["token"]), self._token)
-                    question = Question.read(content) if known else None
+                    if not secrets.compare_digest(str(content["token"]), self._token):
+                        return
+                    if STARTING in content:
+                        rank, process = _list(content[STARTING])
+                        self.starting.add(connection.dup(), int(rank), str(process))
+                        stream.write(SEEN)
+                        return
+                    question = Question.read(content)
                 except (KeyError, TypeError, ValueError):
                     return
-                if question is not None:
-                    stream.write(json.dumps(self._rule(question)._asdict()).encode() + b"\n")
+                stream.write(json.dumps(self._rule(question)._asdict()).encode() + b"\n")
 
     def _rule(self, question: Question) -> Ruling:
         self.was_asked = True

@@ -33,6 +33,7 @@ from matex.launcher.relaunch import Relaunch, Survey, take_fence
 from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
 from matex.launcher.signals import Signals
 from matex.launcher.standard_input import served_input
+from matex.launcher.starting_ranks import RanksHere
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, EventLog
 from matex.records.heartbeat_file import FILE, read_sign
@@ -204,14 +205,15 @@ class _Supervisor:
         self._missed = False
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)
-        if wanted.ulfm and not wanted.several:  # else their processes are not all seen from here
+        if wanted.ulfm and not wanted.several:  # else they connect to the arbiter
             announce(self._report)
         with self._arbiter(wanted) as arbiter:
             asking = {ARBITER: arbiter.setting} if arbiter else {}
             job = Job(self._mpiexec, command, {**self._environment, **asking})
             with self._signals.passed_to(job):
                 spawns = wanted.config.respawn > 0 and not wanted.cold
-                meeting = Meeting(self._report, wanted.processes, job.ranks)
+                here = RanksHere(self._report, wanted.processes, job.ranks)
+                meeting = Meeting(arbiter.starting if arbiter else here, wanted.processes)
                 silent = self._silence(job, arbiter, meeting, spawns=spawns)
                 status = job.status
                 job.end(ask=not silent or has_summary(self._report))

@@ -15,13 +15,15 @@ from ft import mpi
 from matex import session
 from matex.checkpointing.host_memory import ready_segments
 from matex.checkpointing.stop_requests import StopRequest
-from matex.config import Config, visible_gpus
+from matex.config import Config, arbiter_setting, starting_rank, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
+from matex.config.launcher_address import LauncherAddress
 from matex.errors import InputError
 from matex.process import child_output, devices, library_import, own_interrupts, standard_input
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
+from matex.records.starting_connection import StartingConnection
 from matex.records.starting_file import end_start
 from matex.records.tracebacks import is_of_script_alone, shorten
 from matex.run.joining import Joining
@@ -156,11 +158,14 @@ def _met(config: Config) -> _Met:
     Raises:
         ft.Unrecoverable: no MPI.
     """
+    starting = _starting_connection()
     if config.respawn:
         ft.allow_newcomers()
     mpi.load()
     if config.report is not None:
         end_start(config.report)
+    if starting is not None:
+        starting.end()
     cold = ft.ColdSpares.meet(config.cold) if config.cold else None
     try:
         invitation = _invitation(cold) if config.respawn else None
@@ -176,6 +181,14 @@ def _met(config: Config) -> _Met:
         alone, invitation.world, initial_size=joining.welcome.ranks, cold=cold
     )
     return _Met(communicator, joining, cold)
+
+
+def _starting_connection() -> StartingConnection | None:
+    """This rank's connection to the launcher, if that watches ranks on several hosts; local."""
+    setting, rank = arbiter_setting(), starting_rank()
+    if setting is None or rank is None:
+        return None
+    return StartingConnection(LauncherAddress.read(setting), rank)
 
 
 def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Sequence
 
 import ft
+from matex.config.launcher_address import LauncherAddress
 
 __all__ = ["LauncherClient"]
 
-_CONNECT_S = 2.0
 _ANSWER_S = 45.0  # the launcher asks hosts that may not answer
 
 
@@ -19,13 +18,11 @@ class LauncherClient:
     """The launcher, as reached from ranks. Local.
 
     Args:
-        setting: value of ``MATEX_ARBITER``: the launcher's addresses, port and password, such as
-            ``10.0.0.1,127.0.0.1/4711/secret``.
+        setting: value of ``MATEX_ARBITER``.
     """
 
     def __init__(self, setting: str) -> None:
-        addresses, port, self._token = setting.split("/")
-        self._addresses = [(address, int(port)) for address in addresses.split(",")]
+        self._address = LauncherAddress.read(setting)
 
     def decide(self, parting: ft.Parting) -> ft.Ruling:
         """Whether the present ranks may go on. An :data:`ft.Arbiter`."""
@@ -52,21 +49,20 @@ class LauncherClient:
         self, parting: ft.Parting, *, asks: bool, admitted: Sequence[int] = ()
     ) -> ft.Ruling | None:
         content = {
-            "token": self._token,
+            "token": self._address.token,
             "asks": asks,
             "present": [[member.rank, member.host] for member in parting.present],
             "admitted": list(admitted),
             "unknown": [[m.rank, m.host, m.pid, m.space] for m in parting.unknown],
         }
-        for address in self._addresses:
+        for connection in self._address.connections():
             try:
-                with socket.create_connection(address, _CONNECT_S) as connection:
-                    connection.settimeout(_ANSWER_S)
-                    with connection.makefile("rwb") as stream:
-                        stream.write(json.dumps(content).encode() + b"\n")
-                        stream.flush()
-                        answer = json.loads(stream.readline())
-                        return ft.Ruling(str(answer["refusal"]), tuple(answer["ended"]))
+                connection.settimeout(_ANSWER_S)
+                with connection, connection.makefile("rwb") as stream:
+                    stream.write(json.dumps(content).encode() + b"\n")
+                    stream.flush()
+                    answer = json.loads(stream.readline())
+                    return ft.Ruling(str(answer["refusal"]), tuple(answer["ended"]))
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return None

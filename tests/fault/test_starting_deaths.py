@@ -79,6 +79,15 @@ def test_the_death_of_a_rank_that_still_imports_ends_the_attempt(tmp_path: Path)
     assert not (tmp_path / "report" / ".starting").exists()
 
 
+@pytest.mark.timeout(60)
+def test_the_launcher_notices_it_on_hosts_whose_processes_it_cannot_see(tmp_path: Path) -> None:
+    outcome, (process,), seconds = run(tmp_path, "--hosts", "127.0.0.1:3", deaths=1)
+    assert seconds < NOTICED_S
+    assert outcome.status == 1
+    named = rf"rank 1 \(process {process} on \S+\) ended before the ranks had met"
+    assert re.match(named, outcome.summary["reason"])
+
+
 @pytest.mark.timeout(120)
 def test_after_such_a_death_the_ranks_are_started_again(tmp_path: Path) -> None:
     outcome, (process,), _ = run(tmp_path, "--max-restarts", "2", deaths=1)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ci.patience import patience
-from matex.launcher.meeting import GRACE_S, UNSEEN_S, Meeting
+from matex.config.launcher_address import LauncherAddress
+from matex.launcher.arbiter import Arbiter, HostNames
+from matex.launcher.hosts import Hosts
+from matex.launcher.meeting import GRACE_S, Meeting
+from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.rank_processes import is_gone, ranks_below
+from matex.launcher.starting_ranks import RanksHere
+from matex.records.starting_connection import StartingConnection
 from matex.records.starting_file import STARTING, announce, are_starting, end_start
 from tests.unit.launcher.test_patience import Clock
 
@@ -46,7 +54,7 @@ def test_a_rank_that_ended_is_missed_when_the_others_still_have_not_met(
 ) -> None:
     clock = Clock()
     announce(tmp_path)
-    meeting = Meeting(tmp_path, 3, lambda: ranks.seen, clock)
+    meeting = Meeting(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
     for _ in range(2):
         assert meeting.missed() == ""
         clock.now += 10_000  # ranks that are alive may take as long as they want
@@ -60,7 +68,7 @@ def test_a_rank_that_ended_is_missed_when_the_others_still_have_not_met(
 def test_ranks_that_have_met_are_ulfm_s(tmp_path: Path, ranks: Ranks) -> None:
     clock = Clock()
     announce(tmp_path)
-    meeting = Meeting(tmp_path, 3, lambda: ranks.seen, clock)
+    meeting = Meeting(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
     assert meeting.missed() == ""
     ranks.kill(1)
     assert meeting.missed() == ""
@@ -75,22 +83,22 @@ def test_a_rank_that_ended_before_it_was_seen_is_missed_later(tmp_path: Path, ra
     clock = Clock()
     announce(tmp_path)
     seen: dict[int, int] = {}
-    meeting = Meeting(tmp_path, 3, lambda: seen, clock)
+    meeting = Meeting(RanksHere(tmp_path, 3, lambda: seen), 3, clock)
     clock.now += 10_000  # mpiexec has not started any
     assert meeting.missed() == ""
     seen |= {rank: ranks.seen[rank] for rank in (0, 2)}
     assert meeting.missed() == ""
-    clock.now += UNSEEN_S
-    assert meeting.missed().startswith("rank 1 ended before the ranks had met")
+    clock.now += RanksHere.unseen_s
+    assert meeting.missed().startswith("rank 1 had not started 30 s after the others")
 
 
 def test_nobody_is_missed_where_the_start_was_not_announced(tmp_path: Path, ranks: Ranks) -> None:
     clock = Clock()
-    meeting = Meeting(tmp_path, 3, lambda: ranks.seen, clock)
+    meeting = Meeting(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
     ranks.kill(0)
     for _ in range(2):
         assert meeting.missed() == ""
-        clock.now += UNSEEN_S
+        clock.now += RanksHere.unseen_s
 
 
 def test_a_directory_out_of_reach_says_that_ranks_have_met(tmp_path: Path) -> None:
@@ -131,3 +139,85 @@ def test_ranks_are_the_first_of_their_rank_below_a_process() -> None:
     waiting.communicate(timeout=patience(10))
     assert ranks_below(waiting.pid) == {}
     assert is_gone(waiting.pid)
+
+
+CONNECTED = """
+import sys
+from matex.config.launcher_address import LauncherAddress
+from matex.records.starting_connection import StartingConnection
+connection = StartingConnection(LauncherAddress.read(sys.argv[1]), int(sys.argv[2]))
+print(flush=True)
+sys.stdin.readline()
+connection.end()
+sys.stdin.readline()
+"""
+
+
+class Connected:
+    """Processes that are connected to an arbiter until they have met, each after a line."""
+
+    def __init__(self, number: int) -> None:
+        hosts = Hosts(mpiexec=Mpiexec("mpiexec", MpiexecKind.OPEN_MPI), environment={})
+        self.arbiter = Arbiter(hosts, HostNames({}), lambda: False)
+        self.clock = Clock()
+        self.meeting = Meeting(self.arbiter.starting, number, self.clock)
+        command = [sys.executable, "-c", CONNECTED, self.arbiter.setting]
+        self.processes = [
+            subprocess.Popen(
+                [*command, str(rank)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for rank in range(number)
+        ]  # fmt: skip
+        until(lambda: len(self.arbiter.starting.seen()) == number)
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate(timeout=patience(10))
+        self.arbiter.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + patience(30)
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def connected() -> Iterator[Connected]:
+    started = Connected(2)
+    yield started
+    started.end()
+
+
+def test_a_connection_that_ends_is_a_death(connected: Connected) -> None:
+    connected.clock.now += 10_000
+    assert connected.meeting.missed() == ""
+    connected.processes[1].kill()
+    until(lambda: bool(connected.arbiter.starting.gone()))
+    assert connected.meeting.missed() == ""
+    connected.clock.now += GRACE_S
+    host = socket.gethostname()
+    named = f"rank 1 (process {connected.processes[1].pid} on {host})"
+    assert connected.meeting.missed().startswith(f"{named} ended before the ranks had met")
+
+
+def test_a_rank_that_has_met_others_says_so(connected: Connected) -> None:
+    first, second = connected.processes
+    second.kill()  # in MPI_Init, which all had entered
+    until(lambda: bool(connected.arbiter.starting.gone()))
+    assert connected.meeting.missed() == ""
+    assert first.stdin is not None
+    first.stdin.write("\n")
+    first.stdin.flush()
+    until(lambda: bool(connected.arbiter.starting.gone()) and connected.arbiter.starting.have_met())
+    connected.clock.now += GRACE_S
+    assert connected.meeting.missed() == ""
+
+
+def test_a_launcher_out_of_reach_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    StartingConnection(LauncherAddress(("127.0.0.1",), port, "secret"), 0).end()
