@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import io
 import os
+import stat
+import sys
+import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from matex.files import real
 
-__all__ = ["OpenFile", "flush", "written"]
+__all__ = ["OpenFile", "finish", "flush", "written"]
+
+_BUFFERS = (io.BufferedWriter, io.BufferedRandom)
+_PLAIN = (*_BUFFERS, io.BufferedReader, io.BufferedRWPair)
+_KINDS = (io.TextIOWrapper, io.BufferedIOBase, zipfile.ZipFile)
 
 
 class OpenFile(NamedTuple):
@@ -51,3 +60,38 @@ def flush(files: Iterable[Any]) -> None:
     for file in list(files):
         with contextlib.suppress(OSError, ValueError):  # closed, or on a full disk
             file.flush()
+
+
+def finish() -> None:
+    """Write what all files of this process hold back, as the end of the interpreter does. Local.
+
+    For a process that ends without one. Python's text files and buffers stay open; archives and
+    compressed files, whose ends are written when they are closed, do not.
+    """
+    found = [each for each in gc.get_objects() if issubclass(type(each), _KINDS)]
+    flush(file for file in found if isinstance(file, io.TextIOWrapper) and _is_regular(file))
+    # An archive may be in a compressed file, and that in a buffer.
+    for archive in (file for file in found if isinstance(file, zipfile.ZipFile)):
+        _close(archive)
+    for file in found:
+        if isinstance(file, io.BufferedIOBase) and type(file) not in _PLAIN and _is_regular(file):
+            _close(file)
+    flush(file for file in found if isinstance(file, _BUFFERS) and _is_regular(file))
+    h5py = sys.modules.get("h5py")
+    if h5py is not None:
+        with contextlib.suppress(RuntimeError, OSError, ValueError):
+            for file in h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
+                h5py.h5f.flush(file)
+
+
+def _is_regular(file: Any) -> bool:
+    """Whether *file* is open to write and on a disk: not a pipe, which can make a writer wait."""
+    try:
+        return file.writable() and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _close(file: Any) -> None:
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        file.close()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 
 from tests import slow
@@ -74,3 +78,35 @@ def test_as_in_plain_python(
         assert one == plain[0]
     assert tree(folder) == plain[1]
     assert not list(outcome.report.glob(".matex*"))
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """What files hold, as far as they can be read."""
+    with (
+        h5py.File(folder / "table.h5") as table,
+        zipfile.ZipFile(folder / "all.zip") as archive,
+        gzip.open(folder / "wrapped.gz") as wrapped,
+        bz2.open(folder / "packed.bz2") as packed,
+    ):
+        return {
+            "table": table["a"][:].tolist(),
+            "archive": archive.read("name"),
+            "wrapped": wrapped.read(),
+            "packed": packed.read(),
+            **{name: (folder / name).read_bytes() for name in ("raw.bin", "rows.csv", "log.txt")},
+        }
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["raise", "status"])
+def test_files_left_open_are_whole_after_a_program_that_fails(how: str, tmp_path: Path) -> None:
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    for folder in (alone, together):
+        folder.mkdir()
+    script = SCRIPTS / "left_open.py"
+    done = execute([sys.executable, script, how], directory=alone)
+    assert done.returncode == {"raise": 1, "status": 3}[how], done.stderr
+    outcome = matex_run(together, script, how, ranks=2, timeout_s=100)
+    assert outcome.status == 1
+    assert contents(together) == contents(alone)
+    assert contents(alone)["log.txt"] == b"0\n1\n"
