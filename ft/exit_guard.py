@@ -145,7 +145,7 @@ def shield(
 
     Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a nonzero
     status print their message and then call :func:`fail_stop`; an exception of the main thread
-    first calls the program's ``atexit`` functions. A normal end of the program calls *farewell*,
+    first waits for threads and calls ``atexit`` functions. A normal end of the program calls *farewell*,
     which must finalise MPI together with the peers. ``os._exit(0)`` before a normal end counts as
     a death, too, and calls the callbacks of :func:`on_fail_stop`.
 
@@ -264,11 +264,12 @@ def _exit_now(status: int) -> NoReturn:
 
 
 def _call_exit_handlers() -> None:
-    """Call the ``atexit`` functions once, as Python does at any end but a kill.
+    """Wait for threads and call the ``atexit`` functions, as Python does at any end but a kill.
 
     None of them may communicate: :func:`_at_exit` is removed first.
     """
     atexit.unregister(_at_exit)
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
 
 

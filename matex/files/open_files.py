@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from matex.files import real
 
-__all__ = ["OpenFile", "finish", "flush", "written"]
+__all__ = ["OpenFile", "finish", "flush", "redirect", "written"]
 
 _BUFFERS = (io.BufferedWriter, io.BufferedRandom)
 _PLAIN = (*_BUFFERS, io.BufferedReader, io.BufferedRWPair)
@@ -53,6 +53,20 @@ def written() -> Iterator[OpenFile]:
                 flags = int(told["flags"], 8)
                 if flags & os.O_ACCMODE != os.O_RDONLY:
                     yield OpenFile(int(name), path, flags, int(told["pos"]))
+
+
+def redirect(file: OpenFile, path: str) -> None:
+    """Make the descriptor of *file* one of the file *path*, at the same position.
+
+    Raises:
+        OSError: *path* cannot be opened, or the descriptor is closed.
+    """
+    opened = os.open(path, file.flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+    try:
+        os.lseek(opened, os.lseek(file.descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
+        os.dup2(opened, file.descriptor, inheritable=os.get_inheritable(file.descriptor))
+    finally:
+        os.close(opened)
 
 
 def flush(files: Iterable[Any]) -> None:

@@ -19,7 +19,7 @@ import ft
 from matex.files import handover, held_files, open_files, real
 from matex.files.ledger import Ledger
 from matex.files.own_paths import OwnPaths
-from matex.files.publish import publish, publish_open
+from matex.files.publish import publish, publish_open, redirect_open
 from matex.files.scratch import Scratch, remove_left
 from matex.files.view import FileView
 
@@ -254,9 +254,19 @@ class PrivateFiles:
                 found.append(_beginnings(theirs, own))
         return found
 
+    def complete(self) -> None:
+        """Make all that the script's files hold back reach the real ones, if this rank leads; local.
+
+        After the script's last line: what its files write from here on is written once.
+        """
+        self.settle()
+        with self._lock:
+            if self._view.leads:
+                redirect_open(self._view)
+
     def finish(self) -> None:
         """End after the script has ended on all ranks; local, before they leave each other."""
-        self.settle()
+        self.complete()
         self._has_ended = True
         with real.passing():
             self._view.scratch.remove()

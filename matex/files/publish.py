@@ -13,7 +13,7 @@ from matex.files.held_files import release
 from matex.files.view import FileView
 from matex.records import console
 
-__all__ = ["publish", "publish_open"]
+__all__ = ["publish", "publish_open", "redirect_open"]
 
 
 def publish(view: FileView) -> None:
@@ -111,6 +111,23 @@ def publish_open(view: FileView) -> None:
                 real.copy(place, path, view.aside(path))
             if not is_open:
                 view.late.discard(place)
+
+
+def redirect_open(view: FileView) -> None:
+    """Let what the script's files still hold back go into the real files, when it has ended; local.
+
+    Python and libraries write it at the end of the process, after this rank's own tree is gone.
+    """
+    if not view.scratch.made:
+        return
+    below = view.scratch.tree
+    with real.passing():
+        for file in open_files.written():
+            path = file.path[len(below) :]
+            if not file.path.startswith(f"{below}/") or path not in view.own - view.kept_back:
+                continue
+            with contextlib.suppress(OSError):  # removed, or closed meanwhile
+                open_files.redirect(file, path)
 
 
 def _open_files(view: FileView) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import types
-import warnings
 import weakref
 from typing import Any
 
@@ -15,6 +14,8 @@ import tensorflow as tf
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import data_adapter_utils
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+
+from matex.keras_hooks.warning import unwarned
 
 __all__ = [
     "as_data",
@@ -165,9 +166,8 @@ def shuffled_rows(samples: int, batch_size: int, shuffle: Any, *, seed: int) -> 
             pipeline = pipeline.unbatch().batch(samples)
         return pipeline.get_single_element()
 
-    with warnings.catch_warnings():
-        # It is intended here that the operations take the seed of the graph around them.
-        warnings.filterwarnings("ignore", message="Seed .* from outer graph")
+    # It is intended here that the operations take the seed of the graph around them.
+    with unwarned():
         traced = tf.function(order, autograph=False).get_concrete_function()
     found: np.ndarray = traced().numpy()
     return found

@@ -19,7 +19,6 @@ from matex.config import Config, arbiter_setting, starting_rank, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.config.launcher_address import LauncherAddress
 from matex.errors import InputError
-from matex.files import open_files
 from matex.process import child_output, devices, library_import, own_interrupts, standard_input
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
@@ -97,7 +96,6 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     ft.on_fail_stop(
         lambda reason: events.write("death", reason=reason, step=_step(), **_cause_of(reason))
     )
-    ft.on_fail_stop(_finish_files)
     faulthandler.enable(2, all_threads=False)
     host = devices.neighbours(communicator, visible_gpus())
     working = communicator.initial_size - config.spares
@@ -272,12 +270,6 @@ def _end_program(adapter: KerasAdapter) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # too late for sys.exit, and the ranks have left each other
-
-
-def _finish_files(reason: str) -> None:
-    """Write what the program's open files hold back, if it is the program that ends."""
-    if ft.program_error() is not None:
-        open_files.finish()
 
 
 def _cause_of(reason: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import ft
-from matex.files import intercept, keras_files, library_files, programs
+from matex.files import intercept, keras_files, library_files, open_files, programs
 from matex.files.private import PrivateFiles, asks_for_rank
 from matex.process import entropy, tensorflow_files
 from matex.run.context import RunContext
@@ -33,6 +33,7 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
         Files of this rank; None if it is the only one.
     """
     if run.communicator.initial_size == 1:
+        ft.on_fail_stop(lambda reason: _complete(None))
         return None
     run.key = run.key or _agreed_key(run.communicator)
     entropy.install(run.key)
@@ -43,12 +44,22 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
     if asks_for_rank(_text_of(Path(sys.argv[0]))):
         files.script_knows_ranks()
     life_cycle.at_end(files.finish)
+    ft.on_fail_stop(lambda reason: _complete(files))
     intercept.install(files)
     library_files.install(files)
     tensorflow_files.install(files)
     keras_files.install(files)
     programs.install(files)
     return files
+
+
+def _complete(files: PrivateFiles | None) -> None:
+    """Write what open files hold back where the program ends this process, which no end follows."""
+    if ft.program_error() is None:
+        return
+    if files is not None:
+        files.complete()
+    open_files.finish()
 
 
 def _agreed_key(communicator: ft.Communicator) -> str:

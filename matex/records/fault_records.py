@@ -55,8 +55,8 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Record of each lost rank, restart, and injected fault that ended no rank. Pure.
 
     ``overcome`` is "in-place" for deaths whose survivors went on, and "restart" for losses after
-    which all ranks were started again. A restart counts from the last lethal fault before it, else
-    from its own beginning.
+    which all ranks were started again. A restart counts from the last lethal fault before it that
+    was not overcome in place, else from its own beginning; each such fault has a record.
 
     ``detect_s`` and ``to_next_step_s`` count from the moment at which the fault fired, recorded by
     the rank just before; for a death from outside, whose moment is unknown, from its detection.
@@ -77,35 +77,37 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     starts = starts_of(events)
     for number, (begun, mine) in enumerate(starts):
         if begun is not None and begun["event"] == "restart":
-            records.append(_shaped(_restarted(begun, starts[number - 1][1], mine)))
+            records += map(_shaped, _restarted(begun, starts[number - 1][1], mine))
         following = starts[number + 1][0] if number + 1 < len(starts) else None
         was_lost = following is not None and following["event"] == "restart"
-        with_all = _lethal(mine)[-1:] if was_lost else []
-        records += _records_of_one_start(mine, recorded=with_all)
+        records += _records_of_one_start(mine, recorded=_not_repaired(mine) if was_lost else [])
     return sorted(records, key=lambda record: float(record["time_s"]))
 
 
-def _lethal(events: Iterable[Event]) -> list[Event]:
-    return [e for e in events if e["event"] == "fault" and e["lethal"]]
+def _not_repaired(events: Iterable[Event]) -> list[Event]:
+    """Lethal faults of ranks without which no others went on."""
+    events = list(events)
+    repaired = {rank for e in events if e["event"] == "recovered" for rank in e["lost"]}
+    lethal = [e for e in events if e["event"] == "fault" and e["lethal"]]
+    return [e for e in lethal if e["rank"] not in repaired]
 
 
-def _restarted(restart: Event, before: list[Event], after: list[Event]) -> dict[str, Any]:
-    cause = next(reversed(_lethal(before)), None)
-    since = restart["time_s"] if cause is None else cause["time_s"]
+def _restarted(restart: Event, before: list[Event], after: list[Event]) -> list[dict[str, Any]]:
+    causes = _not_repaired(before)
+    since = causes[-1]["time_s"] if causes else restart["time_s"]
     steps = [e["time_s"] for e in after if e["event"] == "first-step" and not e["generation"]]
     sizes = [e["world_size"] for e in before if e["event"] == "start"]
-    return {
-        "kind": "loss" if cause is None else cause["kind"],
-        "rank": None if cause is None else cause["rank"],
-        "step": restart["step"] if cause is None else cause["step"],
-        "at": None if cause is None else cause["at"],
+    common = {
         "overcome": "restart",
-        "time_s": since,
         "detect_s": restart["time_s"] - since,
         "to_next_step_s": max(steps) - since if steps else None,
         "world_size_before": sizes[0] if sizes else None,
         "world_size_after": restart["ranks"],
     }
+    if not causes:
+        return [{**common, "kind": "loss", "step": restart["step"], "time_s": since}]
+    fields = ("kind", "rank", "step", "at", "time_s")
+    return [{**common, **{field: cause[field] for field in fields}} for cause in causes]
 
 
 def _records_of_one_start(events: list[Event], *, recorded: list[Event]) -> list[dict[str, Any]]:

@@ -1,0 +1,24 @@
+"""Suppression of warnings that are not for the user. Local."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+
+__all__ = ["unwarned"]
+
+
+@contextlib.contextmanager
+def unwarned() -> Iterator[None]:
+    """Suppress warnings, on all threads of this process; local.
+
+    ``warnings.catch_warnings`` would not do: it makes Python forget which warnings it has shown,
+    and shows them again.
+    """
+    warn = warnings.warn
+    warnings.warn = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        warnings.warn = warn
