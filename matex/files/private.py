@@ -255,7 +255,7 @@ class PrivateFiles:
         return found
 
     def complete(self) -> None:
-        """Make all that the script's files hold back reach the real ones, if this rank leads; local.
+        """Let all that the script's files hold back reach the real ones, on the leader; local.
 
         After the script's last line: what its files write from here on is written once.
         """

@@ -103,7 +103,7 @@ from matex.keras_hooks.resizing import (
     set_input_shapes,
     slots,
 )
-from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows
+from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows, RowAxis
 from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
 from matex.keras_hooks.rows import (
     are_rows,
@@ -153,6 +153,7 @@ __all__ = [
     "OpError",
     "OrderSeeds",
     "Results",
+    "RowAxis",
     "StochasticDepth",
     "TrainerHooks",
     "WeightUsers",

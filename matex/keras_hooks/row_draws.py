@@ -14,7 +14,7 @@ from tensorflow.python.framework import tensor_util
 from matex.keras_hooks.noise_state import noise_counter
 from matex.keras_hooks.philox_rows import rows_from, rows_of_draw
 
-__all__ = ["NOISE_SCOPE", "NoiseRows", "RowDraws"]
+__all__ = ["NOISE_SCOPE", "NoiseRows", "RowAxis", "RowDraws"]
 
 #: Part of the names of all operations that draw where rows were told.
 NOISE_SCOPE = "rows_of_noise"
@@ -43,6 +43,10 @@ class NoiseRows(NamedTuple):
     state: Any = None
     """Variable that :func:`~matex.keras_hooks.noise_state` gives, for draws by TensorFlow's own
     seeds; None, the default, to leave those alone."""
+    neighbours: Callable[[Any], int] | None = None
+    """Function of a shape in the graph that gives the number of neighbouring rows of one sample; it
+    may raise NotShareable. None, the default: one, where there are several for each sample they are
+    whole batches one behind the other."""
     shifted: set[str] | None = None
     """Set that gets the names of functions whose rows are drawn otherwise than in one process."""
 
@@ -52,16 +56,25 @@ class NoiseRows(NamedTuple):
             self.shifted.add(name)
 
 
+class RowAxis(NamedTuple):
+    """The rows of the batch in a draw."""
+
+    axis: int
+    """Axis of the rows."""
+    neighbours: int = 1
+    """Number of rows of one sample that lie next to each other."""
+
+
 class RowDraws:
     """Random draws of one step that is being traced or run. Local.
 
     Args:
         rows: rows that are computed.
-        axes: axes of the rows in the draws, in the order of the trace, see
+        axes: rows in the draws, in the order of the trace, see
             :func:`~matex.keras_hooks.rows_of_noise`.
     """
 
-    def __init__(self, rows: NoiseRows, axes: list[int | None]) -> None:
+    def __init__(self, rows: NoiseRows, axes: list[RowAxis | None]) -> None:
         self.rows = rows
         self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if self._graph is None and int(rows.own) > 1:
@@ -145,14 +158,30 @@ class RowDraws:
         static = tensor_util.constant_value_as_shape(shape)
         return self.rows.own if self._is_constant(static[0]) else shape[0]
 
-    def places(self, count: Any) -> Any:
-        """The places in the whole of a tensor's *count* rows, blocks of the rank's rows."""
+    def neighbours(self, shape: Any) -> int:
+        """The number of neighbouring rows of one sample in a draw of *shape*.
+
+        Raises:
+            NotShareable: that is not known.
+        """
+        if self.rows.neighbours is None or self._graph is None:
+            return 1
+        return self.rows.neighbours(shape)
+
+    def places(self, count: Any, neighbours: int = 1) -> Any:
+        """The places in the whole of a tensor's *count* rows, blocks of the rank's rows.
+
+        Args:
+            neighbours: number of rows of one sample that lie next to each other.
+        """
         if self._indices is None:
             with self._graph.as_default() if self._graph is not None else contextlib.nullcontext():
                 self._indices = self.rows.indices()
         row = tf.range(count)
         own = tf.maximum(self.rows.own, 1)
-        return row // own * self.rows.whole + tf.gather(self._indices, row % own)
+        sample, within = row // neighbours, row % neighbours
+        place = sample // own * self.rows.whole + tf.gather(self._indices, sample % own)
+        return place * neighbours + within
 
     @contextlib.contextmanager
     def plainly(self) -> Iterator[None]:
@@ -164,12 +193,14 @@ class RowDraws:
         finally:
             self._is_plain = before
 
-    def _drawn(self, draw: Callable[..., Any], arguments: dict[str, Any], axis: int | None) -> Any:
+    def _drawn(
+        self, draw: Callable[..., Any], arguments: dict[str, Any], rows_in: RowAxis | None
+    ) -> Any:
         """This rank's rows of *draw* applied to *arguments*, or all of it if it has no rows."""
-        if axis is None:
+        if rows_in is None:
             return draw(**arguments)
-        if axis:
-            return self._drawn_along(draw, dict(arguments), axis)
+        if rows_in.axis:
+            return self._drawn_along(draw, dict(arguments), rows_in.axis)
         arguments = dict(arguments)
         if not self.rows.addressable:
             self.rows.note_shifted("layers that XLA compiles")
@@ -191,7 +222,7 @@ class RowDraws:
             return rows_from(drawn, counter, self.rows.offset, own, size, dtype, tries=tries)
 
         def anywhere() -> Any:
-            places = self.places(count)
+            places = self.places(count, rows_in.neighbours)
             return rows_of_draw(drawn, counter, places, shape[1:], dtype, tries=tries)
 
         is_plain = tf.logical_and(self.rows.is_one_span, tf.equal(count, self.rows.own))
@@ -240,14 +271,18 @@ class RowDraws:
         row = math.prod(static[1:])
         return row * (self.count(shape) // tf.maximum(self.rows.own, 1))
 
-    def _axis(self, shape: Any, *, constant: bool = False) -> int | None:
-        """Axis of the batch's rows in the draw of *shape*, next in the trace; None for no rows."""
+    def _axis(self, shape: Any, *, constant: bool = False) -> RowAxis | None:
+        """The batch's rows in the draw of *shape*, next in the trace; None for no rows."""
         for known in self._known_axes:
             return known
-        axis = 0 if self.is_open(shape, constant=constant) else self._inner_axis(shape)
+        found: RowAxis | None = None
+        if self.is_open(shape, constant=constant):
+            found = RowAxis(0, self.neighbours(shape))
+        elif (axis := self._inner_axis(shape)) is not None:
+            found = RowAxis(axis)
         if self._fills:
-            self._axes.append(axis)
-        return axis
+            self._axes.append(found)
+        return found
 
     def _inner_axis(self, shape: Any) -> int | None:
         """The only axis of unknown size of *shape*, which is along rows, if not all rows share it.

@@ -16,7 +16,7 @@ from tensorflow.python.ops import gen_stateless_random_ops_v2 as stateless_draws
 from matex.errors import NotShareable
 from matex.keras_hooks.generators import global_generator, made_global_generator
 from matex.keras_hooks.noise_state import count_noise
-from matex.keras_hooks.row_draws import NoiseRows, RowDraws
+from matex.keras_hooks.row_draws import NoiseRows, RowAxis, RowDraws
 
 __all__ = ["rows_of_noise", "with_global_generator"]
 
@@ -68,7 +68,7 @@ def with_global_generator(trace: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def rows_of_noise(
-    rows: NoiseRows, known: list[Any], axes: list[int | None], *, strict: bool = False
+    rows: NoiseRows, known: list[Any], axes: list[RowAxis | None], *, strict: bool = False
 ) -> Iterator[Callable[[Any], None]]:
     """Trace a train step inside: noise with a row for each of the batch's is cut like the batch.
 
@@ -84,7 +84,7 @@ def rows_of_noise(
     Args:
         rows: rows that are computed.
         known: seed variables (of TensorFlow) that the step keeps.
-        axes: axes of the rows in the draws, in the order of the trace; None for a draw without. An
+        axes: rows in the draws, in the order of the trace; None for a draw without. An
             empty list is filled; a filled one is used, where batches have a known size, and where
             a step that runs eagerly has but one row, which may be all that there is.
         strict: whether to refuse generators that are not *known*. False by default.
@@ -180,12 +180,14 @@ class _KerasNoise:
                 shape = given.arguments["shape"] = [self._draws.rows.own, *shape[1:]]
             if name not in _WHOLE or not self._draws.rows.addressable:
                 return original(*given.args, **given.kwargs)
-            count, *rest = tf.unstack(tf.convert_to_tensor(shape, tf.int32))
+            shape = tf.convert_to_tensor(shape, tf.int32)
+            neighbours = self._draws.neighbours(shape)
+            count, *rest = tf.unstack(shape)
             blocks = -(-count // tf.maximum(self._draws.rows.own, 1))
             given.arguments["shape"] = [blocks * self._draws.rows.whole, *rest]
             with self._draws.plainly():
                 whole = original(*given.args, **given.kwargs)
-            return tf.gather(whole, self._draws.places(count))
+            return tf.gather(whole, self._draws.places(count, neighbours))
 
         return draw
 

@@ -28,14 +28,12 @@ from matex.steps.control import (
     control_spec,
     denominators_in,
     header_in,
-    indices_in,
-    is_one_span,
     placed_in,
-    rows_in,
 )
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing
 from matex.steps.graph_separability import inseparable_in
+from matex.steps.noise_rows import noise_rows
 from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
@@ -92,7 +90,7 @@ class SeveralUpdatesStep:
         self._synchronized = synchronized
         self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
-        self._noise_axes: list[int | None] = []
+        self._noise_axes: list[keras_hooks.RowAxis | None] = []
         self._unweighted: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
         self._quiet_graph: Any = None
@@ -242,21 +240,13 @@ class SeveralUpdatesStep:
     # In the graph.
 
     def _made(self, batch: Batch, control: Any) -> Any:
-        weight, sample_offset, header = control[0], control[1], header_in(control)
+        weight, header = control[0], header_in(control)
         state, known = self._state, known_rows(batch)
         self.exchanges.begin_trace(known)
         saved = state.save()
         state.prepare()
-        rows = keras_hooks.NoiseRows(
-            keras_hooks.rows_traced(batch),
-            rows_in(control),
-            lambda: indices_in(control),
-            sample_offset,
-            is_one_span(control),
-            constant=self._rows,
-            state=self._noise_state,
-            shifted=self.shifted,
-        )
+        noise = {"state": self._noise_state, "shifted": self.shifted}
+        rows = noise_rows(batch, control, constant=self._rows, **noise)
         with (
             self.updates.traced(
                 weight,

@@ -16,9 +16,10 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
-from matex.steps.control import denominators_in, header_in, indices_in, is_one_span, rows_in
+from matex.steps.control import denominators_in, header_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_state import ForwardState
+from matex.steps.noise_rows import noise_rows
 from matex.steps.recorder import Recorder
 from matex.steps.step_tail import StepTail, flat
 
@@ -67,7 +68,7 @@ class StepParts:
         self._recorder = Recorder(model.optimizer)
         self._tail = StepTail(self._state)
         self._noise_state = keras_hooks.noise_state(model)
-        self._noise_axes: list[int | None] = []
+        self._noise_axes: list[keras_hooks.RowAxis | None] = []
         self._unweighted: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
 
@@ -90,12 +91,9 @@ class StepParts:
         state, recorder = self._state, self._recorder
         saved = state.save()
         state.prepare()
-        rows = keras_hooks.NoiseRows(
-            keras_hooks.rows_traced(batch),
-            rows_in(control),
-            lambda: indices_in(control),
-            sample_offset,
-            is_one_span(control),
+        rows = noise_rows(
+            batch,
+            control,
             addressable=not self._model.jit_compile,
             state=self._noise_state if self.sums_gradients else None,
             shifted=self.shifted,

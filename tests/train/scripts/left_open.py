@@ -1,3 +1,4 @@
+# ruff: noqa: PTH123, SIM115 - files as scripts open them, which nobody closes
 """Files that are open when the program ends by an exception or a nonzero status."""
 
 import bz2

@@ -1,0 +1,185 @@
+"""Layout of a batch's rows in tensors that have several rows for each. Local.
+
+``reshape`` of ``(batch, windows, n)`` to ``(batch * windows, n)``, or ``repeat``, puts the rows of
+one sample next to each other; ``concat([x, x], 0)`` or ``tile`` puts a whole batch behind another.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from matex.errors import NotShareable
+from matex.steps.graph_inspection import constant_of
+from matex.steps.row_places import RowPlace, moved
+
+__all__ = ["neighbours"]
+
+_COPIES = ("Cast", "Identity", "StopGradient", "EnsureShape")
+_MOVED = ("ExpandDims", "Squeeze", "StridedSlice", "Transpose")
+_REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod")
+_LOOKUPS = {"GatherV2": 1, "ResourceGather": 1}
+
+
+def neighbours(shape: Any) -> int:
+    """The number of neighbouring rows of one sample in a tensor of *shape*.
+
+    It is 1 where the first axis has one row for each row of the batch, or whole batches one behind
+    the other. What an unknown operation returns is taken to have one row for each.
+
+    Args:
+        shape: tensor of the graph that is being traced, from which a shape is computed.
+
+    Raises:
+        NotShareable: the first dimension is a product, which can mean either layout; or the number
+            is not known before the batch is.
+    """
+    of, axis = _measured(shape)
+    if of is None:
+        return 1
+    found = _followed(of)
+    if found is None or found.axis != axis:
+        return 1
+    if found.lengths:
+        raise NotShareable(
+            "random numbers are drawn for rows that are pieces of samples, of a number that "
+            "depends on the batch"
+        )
+    return found.number
+
+
+def _measured(shape: Any) -> tuple[Any, int]:
+    """The tensor, and its axis, whose length the first number of *shape* is; None if unknown."""
+    first = 0  # place in *shape* of the number that is followed; a scalar has but one
+    while True:
+        operation = shape.op
+        if operation.type in _COPIES or (operation.type in ("Pack", "ConcatV2") and first == 0):
+            shape = operation.inputs[0]
+        elif operation.type == "StridedSlice" and first == 0:
+            begin = constant_of(operation.inputs[1])
+            if begin is None or begin.size != 1 or operation.get_attr("begin_mask") not in (0, 1):
+                return None, 0
+            first = 0 if operation.get_attr("begin_mask") else int(begin[0])
+            shape = operation.inputs[0]
+        elif operation.type == "Shape":
+            return operation.inputs[0], first
+        elif operation.type in ("Mul", "Prod"):
+            raise NotShareable(
+                "random numbers are drawn for several times as many rows as the batch has, and "
+                "whose they are does not follow from their shape"
+            )
+        else:
+            return None, 0
+
+
+class _Layout(NamedTuple):
+    """The rows of the batch in a tensor."""
+
+    axis: int
+    """Axis of the rows."""
+    number: int = 1
+    """Number of neighbours, but for factors that are not known."""
+    lengths: int = 0
+    """Number of axes whose unknown lengths are such factors."""
+
+
+def _followed(tensor: Any) -> _Layout | None:
+    """Layout of the rows in *tensor*; None if they are lost.
+
+    It is followed back to where it has one row for each of the batch.
+    """
+    path = []
+    while (source := _source(tensor)) is not None:
+        path.append((tensor, source))
+        tensor = source
+    layout: _Layout | None = _Layout(0)
+    for result, source in reversed(path):
+        layout = layout and _carried(result, source, layout)
+    return layout
+
+
+def _source(tensor: Any) -> Any | None:
+    """The input from which the rows of *tensor* come; None if there is no such one."""
+    operation = tensor.op
+    kind = operation.type
+    if kind == "Placeholder":
+        return _captured(tensor)
+    if kind in _LOOKUPS:
+        table = operation.inputs[0].shape
+        is_table = kind == "ResourceGather" or (table.rank and table[0] is not None)
+        return operation.inputs[_LOOKUPS[kind]] if is_table else None
+    if kind == "IdentityN":
+        return operation.inputs[tensor.value_index]
+    if kind == "Split":
+        return operation.inputs[1]
+    if kind in ("Reshape", "Tile", "Pack", "Unpack", "SplitV", *_MOVED, *_REDUCTIONS):
+        return operation.inputs[0]
+    if kind == "Einsum":
+        return next((each for each in operation.inputs if None in _lengths(each)), None)
+    rank = tensor.shape.rank
+    fitting = [each for each in operation.inputs if each.shape.rank == rank and rank]
+    return next((each for each in fitting if each.shape[0] is None), None)
+
+
+def _captured(tensor: Any) -> Any | None:
+    """The tensor of an outer graph that *tensor* stands for in an inner one."""
+    for outer, inner in getattr(tensor.graph, "captures", ()):
+        if inner is tensor and isinstance(outer, tf.Tensor) and outer.dtype != tf.resource:
+            return outer
+    return None
+
+
+def _lengths(tensor: Any) -> list[int | None]:
+    return tensor.shape.as_list() if tensor.shape.rank else []
+
+
+def _carried(result: Any, source: Any, rows: _Layout) -> _Layout | None:
+    """Layout of *rows* of *source* in *result*, which is made of it."""
+    operation = result.op
+    kind, axis = operation.type, rows.axis
+    if kind == "Reshape":
+        return _reshaped(result, source, rows)
+    if kind in _LOOKUPS or kind in ("Tile", "SplitV", "Split", "Placeholder"):
+        return rows
+    if kind in _MOVED:
+        place = moved(operation, RowPlace(axis, ())).place
+        axis_now = None if place is None else place.axis
+        return None if axis_now is None else rows._replace(axis=axis_now)
+    if kind == "Pack":
+        along = operation.get_attr("axis") % result.shape.rank
+        return rows._replace(axis=axis + (along <= axis))
+    if kind == "Unpack":
+        along = operation.get_attr("axis") % source.shape.rank
+        return None if along == axis else rows._replace(axis=axis - (along < axis))
+    if kind in _REDUCTIONS:
+        axes = constant_of(operation.inputs[1])
+        gone = {axis} if axes is None else {int(a) % source.shape.rank for a in axes.ravel()}
+        if axis in gone:
+            return None
+        before = 0 if operation.get_attr("keep_dims") else sum(a < axis for a in gone)
+        return rows._replace(axis=axis - before)
+    if kind == "Einsum":
+        given, _, made = operation.get_attr("equation").decode().partition("->")
+        labels = given.split(",")[[each is source for each in operation.inputs].index(True)]
+        if "." in given or labels[axis] not in made:
+            return None
+        return rows._replace(axis=made.index(labels[axis]))
+    return rows
+
+
+def _reshaped(result: Any, source: Any, rows: _Layout) -> _Layout:
+    lengths = _lengths(result)
+    axis = lengths.index(None) if None in lengths else 0
+    behind, now = _lengths(source)[rows.axis + 1 :], lengths[axis + 1 :]
+    unknown = rows.lengths + behind.count(None) - now.count(None)
+    number = rows.number * _product(behind) // max(1, _product(now))
+    if unknown < 0 or number == 0:  # fewer than one
+        return _Layout(axis)
+    return _Layout(axis, number, unknown)
+
+
+def _product(lengths: list[int | None]) -> int:
+    """Product of the lengths that are known."""
+    return math.prod(length for length in lengths if length is not None)
