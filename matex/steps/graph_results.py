@@ -14,14 +14,15 @@ ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 
 
 def results_of(function: Any, gradients: list[Any] | None = None) -> list[Any]:
-    """The gradients that the concrete *function* of a step computes, and the values it returns.
+    """The gradients of the concrete *function* of a step, and the values it returns or keeps.
 
     Args:
         gradients: tensors of its graph; by default those that are exchanged in the graph.
     """
     graph = function.graph
     returned = [one.outputs[0] for one in graph.get_operations() if RETURNED in one.name]
-    return [*(_exchanged_in(graph) if gradients is None else gradients), *returned]
+    found = kept_of(graph) if gradients is None else [*gradients, *_assigned_in(graph)]
+    return [*found, *returned]
 
 
 def _exchanged_in(graph: Any) -> list[Any]:
@@ -32,8 +33,12 @@ def _exchanged_in(graph: Any) -> list[Any]:
 
 def kept_of(graph: Any) -> list[Any]:
     """The tensors that *graph* exchanges, assigns to variables or adds to them."""
-    assigned = [one.inputs[1] for one in graph.get_operations() if one.type in ASSIGNMENTS]
-    return [*assigned, *_exchanged_in(graph)]
+    return [*_assigned_in(graph), *_exchanged_in(graph)]
+
+
+def _assigned_in(graph: Any) -> list[Any]:
+    """The tensors by which *graph* changes variables."""
+    return [one.inputs[1] for one in graph.get_operations() if one.type in ASSIGNMENTS]
 
 
 def is_variable(tensor: Any) -> bool:

@@ -31,10 +31,13 @@ _PRODUCTS = ("Mul", "MulNoNan", "MatMul", "BatchMatMul", "BatchMatMulV2", "Batch
 _DIVISIONS = ("RealDiv", "Div", "DivNoNan", "Xdivy")
 _CHOICES = ("Select", "SelectV2")
 _NONLINEAR = (
-    "Abs", "ClipByValue", "ComplexAbs", "Elu", "Erf", "Exp", "Expm1", "IsFinite", "IsInf", "IsNan",
-    "L2Loss", "Log", "Log1p", "Max", "Maximum", "Min", "Minimum", "Pow", "Prod", "Reciprocal",
-    "Relu", "Relu6", "Rsqrt", "Sigmoid", "Sign", "Softplus", "Sqrt", "Square",
-    "SquaredDifference", "Tanh",
+    "Abs", "Acos", "Acosh", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Ceil",
+    "ClipByValue", "ComplexAbs", "Cos", "Cosh", "Digamma", "Elu", "Equal", "Erf", "Erfc", "Erfinv",
+    "Exp", "Expm1", "Floor", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "IsFinite", "IsInf",
+    "IsNan", "L2Loss", "LeakyRelu", "Less", "LessEqual", "Lgamma", "Log", "Log1p", "LogSoftmax",
+    "Max", "Maximum", "Min", "Minimum", "NotEqual", "Pow", "Prod", "Reciprocal", "Relu", "Relu6",
+    "Rint", "Round", "Rsqrt", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus",
+    "Softsign", "Sqrt", "Square", "SquaredDifference", "Tan", "Tanh",
 )  # fmt: skip
 
 
@@ -43,9 +46,8 @@ def nonlinear_in_sums(function: Any, gradients: list[Any] | None = None) -> str:
 
     Results are the gradients and the values that the step returns.
 
-    A value that follows from rows but has no axis of them is a sum. In branches and in functions
-    that are called, which may do something else later, variables count like gradients. Loops are
-    not searched.
+    What is assigned to variables counts, too. A value that follows from rows but has no axis of
+    them is a sum. Loops are not searched.
 
     Args:
         function: concrete function of a batch and a control vector.
