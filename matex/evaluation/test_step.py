@@ -13,6 +13,7 @@ import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.evaluation.whole_test_step import whole_test_step
+from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.steps import graph_inspection
 from matex.steps.user_code import attempted
 
@@ -55,7 +56,7 @@ class TestStep:
         self._alone = alone
         self._function: Callable[[Any], Logs] | None = None
         self._concrete: Any = None
-        self._names: list[str] = []
+        self._names: dict[str, Any] = {}
         self._sources: dict[str, tuple[Any, str | None]] = {}
         self._extra: Logs = {}
         self.sharing: Sharing | None = None
@@ -106,7 +107,7 @@ class TestStep:
         if self.sharing == Sharing.ROWS:
             return dict(self._model.get_metrics_result())
         now = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
-        return {name: (now if name in now else self._extra)[name] for name in self._names}
+        return as_returned(FlatLogs({**self._extra, **now}, self._names))
 
     @property
     def extra(self) -> np.ndarray:
@@ -184,7 +185,7 @@ class TestStep:
             made = keras_hooks.with_functions_inline(model.test_step, self._as_data(batch))
             logs = keras_hooks.flat_logs(made)
         sources = {name: results.source_of(value) for name, value in logs.items()}
-        self._names = list(logs)
+        self._names = names_of(made)
         self._sources = {name: source for name, source in sources.items() if source is not None}
         extra = {name: logs[name] for name in logs if name not in self._sources}
         if self.sharing == Sharing.ROWS and extra:

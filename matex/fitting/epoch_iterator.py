@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from matex.errors import NotShareable
 from matex.fitting.listeners import Cursor, FitListener
 from matex.fitting.update_check import UpdateCheck
+from matex.keras_hooks.metrics import as_returned
 from matex.keras_hooks.rows import is_free
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
@@ -282,7 +283,7 @@ class EpochIterator:
         cursor = self.cursor
         for listener in self._listeners:
             listener.step_done(report, cursor)
-        return dict(report.logs)
+        return as_returned(report.logs)
 
     def _uncut_step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
         lo, hi = batch.span
@@ -291,9 +292,8 @@ class EpochIterator:
             batch.rows([batch.span]),
             source.as_data,
             source.signature if is_free(source.built_on) else None,
-            hi - lo,
-            is_of_stream=source.samples is None,
-        )
+            hi - lo, is_of_stream=source.samples is None,
+        )  # fmt: skip
         logs = self._uncut.step(original, uncut)
         self.source.after_step(self.engine.step_number)
         self._samples = hi

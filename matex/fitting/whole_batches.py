@@ -13,6 +13,7 @@ from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.epoch_iterator import Logs, TrainFunction, UncutBatch
 from matex.fitting.replicated_update import ReplicatedUpdate
+from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.records.equality import in_words
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
@@ -165,4 +166,5 @@ class WholeBatches:
         flat = keras_hooks.flat_logs(logs)
         values = np.array([float(value) for value in flat.values()], np.float64)
         communicator.broadcast(values)
-        return dict(zip(flat, values.tolist(), strict=True))
+        now = dict(zip(flat, values.tolist(), strict=True))
+        return as_returned(FlatLogs(now, names_of(logs)))

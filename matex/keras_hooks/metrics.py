@@ -9,9 +9,12 @@ from typing import Any
 import keras
 
 __all__ = [
+    "FlatLogs",
     "Results",
+    "as_returned",
     "flat_logs",
     "is_chosen_by_shapes",
+    "names_of",
     "pass_over_reset",
     "recorded_results",
     "replaced",
@@ -29,6 +32,41 @@ def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in logs.items():
         flat |= flat_logs(value) if isinstance(value, Mapping) else {name: value}
     return flat
+
+
+class FlatLogs(dict[str, Any]):
+    """Logs without mappings inside, and the names of those that a step returned.
+
+    Args:
+        logs: logs by name.
+        names: name of each log, or a mapping of such, as the step returned them.
+    """
+
+    def __init__(self, logs: Mapping[str, Any], names: Mapping[str, Any]) -> None:
+        super().__init__(logs)
+        self.names = names
+
+
+def names_of(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """The names in *logs*, in mappings like theirs."""
+    return {n: names_of(value) if isinstance(value, Mapping) else n for n, value in logs.items()}
+
+
+def as_returned(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """The *logs* with mappings inside, where the step returned such.
+
+    Keras's fit and evaluate take a step's logs for results of the metrics, and compute these anew,
+    if they have the same names.
+    """
+    if not isinstance(logs, FlatLogs):
+        return dict(logs)
+
+    def filled(names: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            n: filled(each) if isinstance(each, Mapping) else logs[n] for n, each in names.items()
+        }
+
+    return filled(logs.names)
 
 
 class Results:

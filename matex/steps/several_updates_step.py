@@ -211,8 +211,7 @@ class SeveralUpdatesStep:
 
     def commit(self, parts: list[Any]) -> dict[str, Any]:
         """Apply the sum of the last contributions, and return the step's logs; local."""
-        logs: dict[str, Any] = self._commit(parts)
-        return logs
+        return self._tail.named(self._commit(parts))
 
     def quiet(self) -> Any:
         """Graph of :meth:`run` without randomness, traced once. Local."""

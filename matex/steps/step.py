@@ -199,11 +199,11 @@ class Step:
 
     def commit(self, parts: Parts) -> dict[str, Any]:
         """Apply the exchanged values to the model, and return the step's logs; local."""
-        return self._functions.commit(parts)
+        return self._parts.named(self._functions.commit(parts))
 
     def fused(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
         """Make the whole step, and return its logs; collective."""
-        return self._functions.fused(batch, control)
+        return self._parts.named(self._functions.fused(batch, control))
 
     def trace(self) -> None:
         """Trace the graph of :meth:`fused` beforehand; after :meth:`connect`. Local."""

@@ -67,6 +67,7 @@ class StepParts:
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self._tail = StepTail(self._state)
+        self.named = self._tail.named
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_axes: list[keras_hooks.RowAxis | None] = []
         self._unweighted: list[bool] = []

@@ -10,6 +10,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Segment
+from matex.keras_hooks.metrics import FlatLogs, names_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import depends_on
 
@@ -44,6 +45,7 @@ class StepTail:
     def __init__(self, state: ForwardState) -> None:
         self._state = state
         self._log_names: list[str] = []
+        self._names: Mapping[str, Any] = {}
         self._means: dict[str, _Returned] = {}
         self._sums: dict[str, _Returned] = {}
         self._sources: dict[str, tuple[Any, str | None]] = {}
@@ -81,6 +83,7 @@ class StepTail:
             NotShareable: a value depends on a metric's state and is not its result, or has rows of
                 unknown shape.
         """
+        self._names = names_of(logs)
         logs = keras_hooks.flat_logs(logs)
         sources = {name: results.source_of(value) for name, value in logs.items()}
         self._log_names = list(logs)
@@ -115,6 +118,10 @@ class StepTail:
             (*means, *(value.segment for value in self._means.values())),
             (*sums, *(value.segment for value in self._sums.values())),
         )
+
+    def named(self, logs: Mapping[str, Any]) -> FlatLogs:
+        """*logs* of :meth:`commit` with the names that the step gave them."""
+        return FlatLogs(logs, self._names)
 
     def commit(self, means: list[Any], sums: list[Any]) -> dict[str, Any]:
         """Apply the exchanged means and sums, given as flat vectors; return the step's logs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -117,3 +118,16 @@ def test_a_leader_that_dies_among_its_callbacks_leaves_no_gap(tmp_path: Path) ->
             assert mine.read_text() == theirs.read_text()
         else:
             assert mine.stat().st_size > 0
+
+
+def test_a_loss_that_a_step_names_is_logged_beside_compiled_metrics(tmp_path: Path) -> None:
+    """Keras logs what the step returned, not results of its own metrics of the same names."""
+    script = SCRIPTS / "named_logs.py"
+    plain = json.loads(execute([sys.executable, script], directory=tmp_path).stdout)
+    outcome = matex_run(tmp_path, script, ranks=2)
+    assert outcome.status == 0, outcome.stderr
+    history, evaluated = json.loads(outcome.stdout.splitlines()[-1])
+    assert history.keys() == plain[0].keys()
+    for name, values in history.items():
+        assert values == pytest.approx(plain[0][name], rel=1e-5)
+    assert evaluated == pytest.approx(plain[1], rel=1e-5)
