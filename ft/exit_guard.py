@@ -145,9 +145,9 @@ def shield(
 
     Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a nonzero
     status print their message and then call :func:`fail_stop`; an exception of the main thread
-    first waits for threads and calls ``atexit`` functions. A normal end of the program calls *farewell*,
-    which must finalise MPI together with the peers. ``os._exit(0)`` before a normal end counts as
-    a death, too, and calls the callbacks of :func:`on_fail_stop`.
+    first waits for threads and calls ``atexit`` functions. A normal end of the program calls
+    *farewell*, which must finalise MPI together with the peers. ``os._exit(0)`` before a normal end
+    counts as a death, too, and calls the callbacks of :func:`on_fail_stop`.
 
     ``raise SystemExit(1)`` in a library does not pass through ``sys.exit``; run such code
     under :func:`shielded`.

@@ -81,7 +81,7 @@ def test_as_in_plain_python(
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """What files hold, as far as they can be read."""
+    """Contents of the files, as far as they can be read."""
     with (
         h5py.File(folder / "table.h5") as table,
         zipfile.ZipFile(folder / "all.zip") as archive,
