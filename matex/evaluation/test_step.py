@@ -12,6 +12,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.evaluation.row_trial import check_parts
 from matex.evaluation.whole_test_step import whole_test_step
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.steps import graph_inspection
@@ -223,12 +224,14 @@ class TestStep:
             self(batch)  # which makes metrics in its first call, on every rank
             model.reset_metrics()
             _put_back(changing, others)
+            check_parts(model, self, batch)
             return
         if drawn or graph_inspection.drawing(function):
             raise NotShareable("test_step draws random numbers")
         if self.sharing == Sharing.ROWS:
             if graph_inspection.writes(function, but=[variable.value for variable in metrics]):
                 raise NotShareable(_CHANGES)
+            check_parts(model, self, batch)
             return
         if graph_inspection.summarizes(function):
             raise NotShareable("test_step writes summaries")

@@ -483,7 +483,8 @@ def test_a_loop_over_steps_of_sequences_is_no_reason(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("place", REASONS)
 @pytest.mark.parametrize("name", slow.all_but(["least", "last-batch"], FORGETTING))
 def test_a_metric_that_forgets_is_found(name: str, place: str) -> None:
-    assert "metric" in REASONS[place](BY_ROW["squares"], Counted(*FORGETTING[name]))
+    reason = REASONS[place](BY_ROW["squares"], Counted(*FORGETTING[name]))
+    assert "metric" in reason or "a variable" in reason
 
 
 @pytest.mark.parametrize("place", REASONS)

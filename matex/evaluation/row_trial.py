@@ -1,0 +1,59 @@
+"""Trial whether what a model's metrics count of rows adds up. Local."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from matex import keras_hooks
+from matex.errors import NotShareable
+
+__all__ = ["check_parts"]
+
+_ROWS = 32
+_CLOSE, _CLOSE_IN_HALF = 1e-4, 1e-2
+
+
+def check_parts(model: Any, step: Callable[[Any], None], batch: Any) -> None:
+    """Check that states of metrics after parts of *batch* add up to those after all of it.
+
+    A function of the script's own that gives one number for a batch, such as its F1 score, does
+    not, nor does the largest error. The states are as before afterwards.
+
+    Args:
+        model: model of the metrics.
+        step: function that evaluates rows, which changes metrics alone.
+        batch: some rows, of which at most 32 are used.
+
+    Raises:
+        NotShareable: a state does not add up.
+    """
+    leaves = keras_hooks.flatten(batch)
+    rows = min(keras_hooks.row_count(leaves[0]), _ROWS)
+    if rows < 2:
+        return
+    metrics = model.metrics_variables
+    before = [variable.numpy() for variable in metrics]
+
+    def counted(lo: int, hi: int) -> list[np.ndarray]:
+        model.reset_metrics()
+        for variable in metrics:
+            if variable.numpy().any():
+                raise NotShareable(f"{variable.path} does not begin with zero")
+        cut = [keras_hooks.cut_rows(leaf, lo, hi) for leaf in leaves]
+        step(keras_hooks.pack_as(batch, cut))
+        return [variable.numpy().astype(np.float64) for variable in metrics]
+
+    first = max(1, rows * 3 // 8)  # no half: parts alike could hide what they count
+    try:
+        found = [counted(0, first), counted(first, rows), counted(0, rows)]
+    finally:
+        for variable, value in zip(metrics, before, strict=True):
+            variable.assign(value)
+    close = _CLOSE_IN_HALF if "16" in str(model.compute_dtype) else _CLOSE
+    for variable, one, other, whole in zip(metrics, *found, strict=True):
+        size = max(np.abs(each).max(initial=0) for each in (one, other, whole))
+        if not np.allclose(one + other, whole, 0, close * size, equal_nan=True):
+            raise NotShareable(f"{variable.path} does not add up what it counts in rows")
