@@ -121,9 +121,12 @@ def _is_known_loss(loss: Any) -> bool:
 def _is_known_metric(metric: Any) -> bool:
     inside = getattr(metric, "metrics", None) or []
     wrapped = getattr(metric, "_fn", None)
+    # A cosine similarity along the first axis compares columns of all rows.
+    given = getattr(metric, "_fn_kwargs", None) or {}
     return (
         _is_of_keras(metric)
         and _is_of_keras(wrapped)
+        and given.get("axis", -1) == -1
         and all(_is_known_metric(one) for one in inside)
     )
 

@@ -72,6 +72,14 @@ KILLED = [
     "noise-of-layers", "noise-of-keras", "functions-of-a-shared-step", "functions-of-a-whole-step",
     "variables-in-logs", "looks-at-weights-afterwards", "other-metrics",
 ]  # fmt: skip
+# Metrics whose states do not add up over rows; the text is that of their states over batches.
+MEASURED = {
+    "metrics-of-batches": "",
+    "metrics-of-batches-unbuilt": "",
+    "metrics-of-keras-by-batches": "",
+    "metrics-of-batches-eagerly": "test_step runs eagerly",
+    "largest-error": "most/most does not add up what it counts in batches",
+}
 ONE_RANK = ["losses-by-output", "test-step-of-batches", "functions-of-a-shared-step"]
 
 
@@ -139,3 +147,19 @@ def test_one_rank_evaluates_as_it_validates(tmp_path: Path) -> None:
     outcome = matex_run(tmp_path, "ways.py", written, *ONE_RANK, ranks=1)
     assert outcome.status == 0, outcome.stderr
     assert_same(outcomes(written), alone)
+
+
+@pytest.mark.parametrize("ranks", slow.all_but([3], [1, 2, 3]))
+def test_metrics_of_whole_batches_are_those_of_one_process(ranks: int, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    alone = in_plain_keras(tmp_path / "alone", MEASURED)
+    written = tmp_path / "outcomes"
+    written.mkdir()
+    outcome = matex_run(tmp_path, "ways.py", written, *MEASURED, ranks=ranks)
+    assert outcome.status == 0, outcome.stderr
+    mine = outcomes(written)
+    assert mine.keys() == set(MEASURED)
+    assert_same(mine, alone)
+    said = [line for line in outcome.stdout.splitlines() if "evaluates all of the data" in line]
+    for text in filter(None, MEASURED.values()):
+        assert ranks == 1 or any(text in line for line in said), (text, said)

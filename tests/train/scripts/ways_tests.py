@@ -180,6 +180,119 @@ def classes_that_are_ignored():
     ], model.variables
 
 
+def batch_rmse(labels, outputs):
+    return keras.ops.sqrt(keras.ops.mean(keras.ops.square(labels - outputs)))
+
+
+def largest_label(labels, outputs):
+    return keras.ops.max(labels)
+
+
+def correlation(labels, outputs):
+    labels, outputs = labels - keras.ops.mean(labels), outputs - keras.ops.mean(outputs)
+    norms = [keras.ops.sqrt(keras.ops.sum(keras.ops.square(v))) for v in (labels, outputs)]
+    return keras.ops.sum(labels * outputs) / (norms[0] * norms[1] + 1e-7)
+
+
+class Batches(keras.metrics.Metric):
+    """Counts batches, and sums the RMSE of each."""
+
+    def __init__(self, name="batches"):
+        super().__init__(name=name)
+        self.total = self.add_weight(name="total", initializer="zeros")
+        self.count = self.add_weight(name="count", initializer="zeros")
+
+    def update_state(self, labels, outputs, sample_weight=None):
+        self.total.assign_add(batch_rmse(labels, outputs))
+        self.count.assign_add(1.0)
+
+    def result(self):
+        return {"batch_mean": self.total / self.count, "batches": self.count + 0.0}
+
+
+class MostMissed(keras.metrics.Metric):
+    """Remembers the largest error; ``above`` hides all errors of the first rows."""
+
+    def __init__(self, above=0.0, name="most"):
+        super().__init__(name=name)
+        self.above = above
+        self.most = self.add_weight(name="most", initializer="zeros")
+
+    def update_state(self, labels, outputs, sample_weight=None):
+        errors = keras.ops.max(keras.ops.abs(labels - outputs))
+        self.most.assign(keras.ops.maximum(self.most, keras.ops.maximum(errors - self.above, 0.0)))
+
+    def result(self):
+        return self.most + 0.0
+
+
+def measured(make, *, labels=Y, **options):
+    """Evaluates before anything is trained, in the validation of a fit, and compiled again."""
+    inputs = keras.Input((6,))
+    hidden = keras.layers.Dense(4, "tanh")(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+    labels = labels[:, None]
+    data = sliced(X, labels).batch(BATCH)
+    fitting = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    numbers = []
+    for _ in range(2):
+        model.compile("sgd", "mse", metrics=make(), **options)
+        numbers += [
+            model.evaluate(X, labels, batch_size=BATCH, verbose=0, return_dict=True),
+            model.evaluate(data, verbose=0, return_dict=True),
+            model.evaluate(X, labels, batch_size=BATCH, steps=4, verbose=0, return_dict=True),
+        ]
+        model.compile("sgd", "mse", metrics=make(), **options)
+        numbers.append(model.fit(X, labels, validation_data=(X, labels), **fitting).history)
+        model.compile("sgd", "mse", metrics=make(), **options)
+        numbers.append(model.fit(X, labels, validation_data=data, **fitting).history)
+    return numbers, model.variables
+
+
+def metrics_of_batches():
+    return measured(lambda: [batch_rmse, largest_label, correlation, Batches()])
+
+
+def metrics_of_batches_unbuilt():
+    model = keras.Sequential([keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+    labels = Y[:, None]
+    model.compile("sgd", "mse", metrics=[batch_rmse])
+    numbers = [
+        model.evaluate(X, labels, batch_size=BATCH, verbose=0, return_dict=True),
+        model.evaluate(sliced(X, labels).batch(BATCH), verbose=0, return_dict=True),
+    ]
+    return numbers, model.variables
+
+
+def metrics_of_keras_by_batches():
+    """Keras's own, which give one number for a batch of vectors, or along its rows."""
+    inputs = keras.Input((6,))
+    outputs = keras.layers.Reshape(())(keras.layers.Dense(1)(inputs))
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", "mse", metrics=["mae", keras.metrics.RootMeanSquaredError()])
+    vectors = [
+        model.evaluate(X, Y, batch_size=BATCH, verbose=0, return_dict=True),
+        model.evaluate(sliced().batch(BATCH), verbose=0, return_dict=True),
+    ]
+    numbers, variables = measured(lambda: [keras.metrics.CosineSimilarity(axis=0)])
+    return [vectors, numbers], [*model.variables, *variables]
+
+
+def metrics_of_batches_eagerly():
+    return measured(lambda: [batch_rmse, "mae"], run_eagerly=True)
+
+
+def largest_error():
+    return measured(lambda: [MostMissed(), "mae"])
+
+
+def largest_error_of_later_batches():
+    labels = Y.copy()
+    labels[:BATCH] = 0.5
+    labels[BATCH:] *= 9
+    return measured(lambda: [MostMissed(above=4.0, name="later")], labels=labels)
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
@@ -187,5 +300,7 @@ KINDS = {
         test_step_of_noise, test_step_run_eagerly, losses_by_output, values_made_of_metrics,
         values_made_of_metrics_eagerly, classes_that_are_ignored,
         noise_where_keras_layers_predict, noise_where_own_layers_predict,
+        metrics_of_batches, metrics_of_batches_unbuilt, metrics_of_keras_by_batches,
+        metrics_of_batches_eagerly, largest_error, largest_error_of_later_batches,
     )
 }  # fmt: skip
