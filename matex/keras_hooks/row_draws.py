@@ -45,8 +45,7 @@ class NoiseRows(NamedTuple):
     seeds; None, the default, to leave those alone."""
     neighbours: Callable[[Any], int] | None = None
     """Function of a shape in the graph that gives the number of neighbouring rows of one sample; it
-    may raise NotShareable. None, the default: one, where there are several for each sample they are
-    whole batches one behind the other."""
+    may raise NotShareable. None, the default: one."""
     shifted: set[str] | None = None
     """Set that gets the names of functions whose rows are drawn otherwise than in one process."""
 

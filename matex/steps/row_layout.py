@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from matex.errors import NotShareable
 from matex.steps.graph_inspection import constant_of
+from matex.steps.graph_results import is_variable
 from matex.steps.row_places import RowPlace, moved
 
 __all__ = ["neighbours"]
@@ -74,7 +73,7 @@ def _measured(shape: Any) -> tuple[Any, int]:
             return None, 0
 
 
-class _Layout(NamedTuple):
+class _PlaceOfRows(NamedTuple):
     """The rows of the batch in a tensor."""
 
     axis: int
@@ -85,7 +84,7 @@ class _Layout(NamedTuple):
     """Number of axes whose unknown lengths are such factors."""
 
 
-def _followed(tensor: Any) -> _Layout | None:
+def _followed(tensor: Any) -> _PlaceOfRows | None:
     """Layout of the rows in *tensor*; None if they are lost.
 
     It is followed back to where it has one row for each of the batch.
@@ -94,7 +93,7 @@ def _followed(tensor: Any) -> _Layout | None:
     while (source := _source(tensor)) is not None:
         path.append((tensor, source))
         tensor = source
-    layout: _Layout | None = _Layout(0)
+    layout: _PlaceOfRows | None = _PlaceOfRows(0)
     for result, source in reversed(path):
         layout = layout and _carried(result, source, layout)
     return layout
@@ -126,7 +125,7 @@ def _source(tensor: Any) -> Any | None:
 def _captured(tensor: Any) -> Any | None:
     """The tensor of an outer graph that *tensor* stands for in an inner one."""
     for outer, inner in getattr(tensor.graph, "captures", ()):
-        if inner is tensor and isinstance(outer, tf.Tensor) and outer.dtype != tf.resource:
+        if inner is tensor and hasattr(outer, "op") and not is_variable(outer):
             return outer
     return None
 
@@ -135,7 +134,7 @@ def _lengths(tensor: Any) -> list[int | None]:
     return tensor.shape.as_list() if tensor.shape.rank else []
 
 
-def _carried(result: Any, source: Any, rows: _Layout) -> _Layout | None:
+def _carried(result: Any, source: Any, rows: _PlaceOfRows) -> _PlaceOfRows | None:
     """Layout of *rows* of *source* in *result*, which is made of it."""
     operation = result.op
     kind, axis = operation.type, rows.axis
@@ -169,15 +168,15 @@ def _carried(result: Any, source: Any, rows: _Layout) -> _Layout | None:
     return rows
 
 
-def _reshaped(result: Any, source: Any, rows: _Layout) -> _Layout:
+def _reshaped(result: Any, source: Any, rows: _PlaceOfRows) -> _PlaceOfRows:
     lengths = _lengths(result)
     axis = lengths.index(None) if None in lengths else 0
     behind, now = _lengths(source)[rows.axis + 1 :], lengths[axis + 1 :]
     unknown = rows.lengths + behind.count(None) - now.count(None)
     number = rows.number * _product(behind) // max(1, _product(now))
     if unknown < 0 or number == 0:  # fewer than one
-        return _Layout(axis)
-    return _Layout(axis, number, unknown)
+        return _PlaceOfRows(axis)
+    return _PlaceOfRows(axis, number, unknown)
 
 
 def _product(lengths: list[int | None]) -> int:
