@@ -75,7 +75,7 @@ def publish(
         OSError: from the operating system.
     """
     temporary = path.with_name(temporary_name(path.name, tag_of(_host(), os.getpid())))
-    with in_use(temporary.name), contextlib.ExitStack() as undo:
+    with in_use(temporary), contextlib.ExitStack() as undo:
         # A leftover of this process, after an attempt in which even the removal failed.
         remove_quietly(temporary)
         with temporary.open("xb", buffering=0) as file:
@@ -113,7 +113,7 @@ def remove_stale(directory: Path) -> list[str]:
     with os.scandir(directory) as entries:
         for entry in entries:
             match = _TEMPORARY.fullmatch(entry.name)
-            if match is None or entry.name in _writing:
+            if match is None or str(Path(entry.path).absolute()) in _writing:
                 continue
             with contextlib.suppress(OSError):
                 if is_stale(
@@ -147,12 +147,13 @@ def _plain(host: str) -> str:
 
 
 @contextlib.contextmanager
-def in_use(*names: str) -> Iterator[None]:
-    """Context in which only this thread of the process writes temporary files of these names.
+def in_use(*files: Path) -> Iterator[None]:
+    """Context in which only this thread of the process writes these temporary *files*.
 
     Raises:
         OSError: EBUSY, another thread does.
     """
+    names = [str(file.absolute()) for file in files]
     with _writing_lock:
         if busy := _writing.intersection(names):
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), busy.pop())

@@ -109,7 +109,7 @@ def publish(
     """
     temporary, marks = _paths(path, team)
     made = [*marks, temporary]  # a process that sees the temporary file writes its mark soon
-    with files.in_use(*(file.name for file in made)), contextlib.ExitStack() as undo:
+    with files.in_use(*made), contextlib.ExitStack() as undo:
         for file in made:
             file.open("xb").close()
             undo.callback(files.remove_quietly, file)

@@ -375,3 +375,22 @@ def test_a_directory_of_another_user_is_refused_by_name(tmp_path):
     )  # fmt: skip
     (line,) = done.stdout.splitlines()
     assert f"path={str(tmp_path)!r}, which belongs to user 0. Choose another" in line
+
+
+def test_saves_of_one_step_into_two_directories_do_not_meet(tmp_path: Path) -> None:
+    """A rank writes the checkpoint of a step into memory and into a file at the same time."""
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    memory.mkdir()
+    disk.mkdir()
+
+    def beside() -> None:
+        store_files.publish(disk / "step-000000001.h5", [memoryview(b"disk")])
+
+    store_files.publish(memory / "step-000000001.h5", [memoryview(b"memory")], beside)
+    assert names_in(memory) == names_in(disk) == ["step-000000001.h5"]
+
+    def again() -> None:
+        store_files.publish(memory / "step-000000001.h5", [memoryview(b"other")])
+
+    with pytest.raises(OSError, match="busy"):
+        store_files.publish(memory / "step-000000001.h5", [memoryview(b"memory")], again)
