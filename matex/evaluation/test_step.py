@@ -16,6 +16,7 @@ from matex.evaluation.row_trial import check_parts
 from matex.evaluation.whole_test_step import whole_test_step
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.steps import graph_inspection
+from matex.steps.nonlinear_sums import nonlinear_in_states
 from matex.steps.user_code import attempted
 
 __all__ = ["Sharing", "TestStep"]
@@ -228,8 +229,11 @@ class TestStep:
             return
         if drawn or graph_inspection.drawing(function):
             raise NotShareable("test_step draws random numbers")
+        states = [variable.value for variable in metrics]
+        if kind := nonlinear_in_states(function, states):
+            raise NotShareable(f"a metric's state is made by {kind} of what it was before")
         if self.sharing == Sharing.ROWS:
-            if graph_inspection.writes(function, but=[variable.value for variable in metrics]):
+            if graph_inspection.writes(function, but=states):
                 raise NotShareable(_CHANGES)
             check_parts(model, self, batch)
             return

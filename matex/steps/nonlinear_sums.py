@@ -22,7 +22,7 @@ from matex.steps.branches import (
 )
 from matex.steps.graph_results import ASSIGNMENTS, is_variable, kept_of, leading_to, results_of
 
-__all__ = ["nonlinear_in_sums"]
+__all__ = ["nonlinear_in_states", "nonlinear_in_sums"]
 
 _ROW, _SUM = 1, 2
 """How a value is made of rows: each of its own, or all of several ones. Else it is 0."""
@@ -60,6 +60,22 @@ def nonlinear_in_sums(function: Any, gradients: list[Any] | None = None) -> str:
     if not found:
         return ""
     return f"a gradient, a variable or a returned value is made by {found} of a sum over rows"
+
+
+def nonlinear_in_states(function: Any, states: Iterable[Any]) -> str:
+    """The type of an operation by which *states* are made of what they were; "" if all add up.
+
+    Local. An operation that is linear in them is none: what they count is added to them.
+
+    Args:
+        function: concrete function that changes *states*.
+        states: variables of TensorFlow.
+    """
+    graph = function.graph
+    handles = {id(state.handle) for state in states}
+    kept = {id(inner) for outer, inner in graph.captures if id(outer) in handles}
+    inputs = [_SUM if id(tensor) in kept else 0 for tensor in graph.inputs]
+    return _Search(graph, inputs, kept_of(graph)).found
 
 
 class _Search:

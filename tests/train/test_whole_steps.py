@@ -78,7 +78,8 @@ MEASURED = {
     "metrics-of-batches-unbuilt": "",
     "metrics-of-keras-by-batches": "",
     "metrics-of-batches-eagerly": "test_step runs eagerly",
-    "largest-error": "most/most does not add up what it counts in batches",
+    "largest-error": "state is made by Maximum of what it was",
+    "largest-error-of-later-batches": "state is made by Maximum of what it was",
 }
 ONE_RANK = ["losses-by-output", "test-step-of-batches", "functions-of-a-shared-step"]
 
