@@ -58,6 +58,6 @@ class _Flag(_Keyword):
 
     def __format__(self, spec: str) -> str:
         flag = self.option.flag or self.option.name
-        if spec != "=" or self.value is True:
+        if spec != "=" or self.value is True or self.value == self.option.alone:
             return flag
         return f"no {flag}" if self.value is None or self.value is False else f"{flag} {self.value}"

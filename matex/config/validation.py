@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matex.config.contradiction import Contradiction
 from matex.config.option import options_of
 from matex.config.options import OWN_ROWS, RankOptions
@@ -125,17 +127,20 @@ def _check_shares(config: RankOptions) -> None:
             "Received: {straggler:=} with {check_every:=}",
             config,
         )
-    unequal = config.balance or config.straggler == "balance"
-    added = "spares" if config.spares else "respawn" if config.respawn else ""
-    if config.shuffle == "ring" and (unequal or added):
+    unequal = {"balance": config.balance, "straggler": config.straggler == "balance"}
+    added = {"spares": config.spares, "respawn": config.respawn}
+    if config.shuffle == "ring" and (found := _received({**unequal, **added})):
         raise Contradiction(
-            "{shuffle} ring wants equal shares of the ranks that begin. "
-            "Received: {balance:=}, {straggler:=}, {spares:=}, {respawn:=}",
-            config,
+            "{shuffle} ring wants equal shares of the ranks that begin. " + found, config
         )
-    if added and (unequal or config.batch_per_rank):
+    name = next((name for name, value in added.items() if value), "")
+    if name and (found := _received({**unequal, "batch_per_rank": config.batch_per_rank})):
         raise Contradiction(
-            f"{{{added}}} wants a constant global batch in equal shares. "
-            "Received: {balance:=}, {straggler:=}, {batch_per_rank:=}",
-            config,
+            f"{{{name}}} wants a constant global batch in equal shares. {found}", config
         )
+
+
+def _received(options: dict[str, Any]) -> str:
+    """Text about the *options* whose values are true; "" if none is."""
+    given = [f"{{{name}:=}}" for name, value in options.items() if value]
+    return f"Received: {', '.join(given)}" if given else ""
