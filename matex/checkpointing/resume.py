@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 
 import numpy as np
 
 import checkpoints
 import ft
 from matex.errors import InputError
+from matex.records import console
 
 __all__ = ["newest_of_all", "received"]
 
@@ -58,7 +60,7 @@ def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int
     if leads:
         try:
             store.prepare()
-            found = store.newest_valid()
+            found = store.newest_valid(on_skip=_tell_skipped)
             newest[0] = _NONE if found is None else found[1].step
         except checkpoints.CheckpointError as error:
             newest[0], reason = _UNUSABLE, str(error)
@@ -71,6 +73,11 @@ def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int
     if not communicator.agree(newest[0] != _UNUSABLE):
         raise InputError(f"the checkpoint directory cannot be used: {reason}")
     return int(newest[0])
+
+
+def _tell_skipped(path: Path, error: checkpoints.CheckpointError) -> None:
+    line = f"matex: {path.name} is passed over for an older checkpoint: {error}"
+    print(line, file=console.own("stdout"), flush=True)
 
 
 def received(
