@@ -29,7 +29,7 @@ def owned(directory: Path, option: str) -> Iterator[None]:
         option: name of the option that names the directory.
 
     Raises:
-        InputError: another run holds it.
+        InputError: another run holds it, or a file is in its place.
     """
     path = directory / LOCK
     try:
@@ -40,6 +40,9 @@ def owned(directory: Path, option: str) -> Iterator[None]:
             f"{option} must be a directory that no other run uses. Received: {directory}, "
             f"{_owner(path)}; wait for its end, or give another one"
         ) from None
+    except (FileExistsError, NotADirectoryError) as error:
+        received = f"{directory}: {error.strerror}; give the path of a directory, or a new one"
+        raise InputError(f"{option} must be a directory. Received: {received}") from None
     except OSError:
         yield
         return

@@ -150,7 +150,7 @@ BAD = {
     ),
     "report under a file": (
         ["run", "-n", "2", "--report", "train.py/out", "train.py"],
-        "the report directory must be writable",
+        "--report must be a directory. Received: ",
     ),
     "hosts with words for numbers": (
         ["run", "-n", "2", "--hosts", "a:x", "train.py"],

@@ -59,7 +59,12 @@ def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / LOCK).exists()
 
 
-def test_what_is_no_directory_is_left_to_who_uses_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file", "file/saved"])
+def test_a_file_in_its_place_is_refused(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with owned(tmp_path / "file" / "saved", "--checkpoint"):
-        assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    with (
+        pytest.raises(InputError, match=r"--checkpoint must be a directory. Received: .*file"),
+        owned(tmp_path / place, "--checkpoint"),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
