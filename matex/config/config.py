@@ -13,7 +13,7 @@ from matex.config.contradiction import Contradiction
 from matex.config.environment import user_cache
 from matex.config.given import make
 from matex.config.options import RankOptions
-from matex.config.validation import check_together
+from matex.config.validation import check_together, check_used
 from matex.errors import InputError
 
 __all__ = ["Config", "read_plan"]
@@ -58,12 +58,14 @@ class Config(RankOptions):
         """The configuration of ``MATEX_*`` variables, overridden by *words* of a command line.
 
         Raises:
-            InputError: an option is wrong, or contradicts another one.
+            InputError: an option is wrong, contradicts another one, or has no effect without it.
         """
         try:
-            return make(cls, words=words)
+            config = make(cls, words=words)
+            check_used(config)
         except Contradiction as error:
             raise InputError(error.on_command_line) from None
+        return config
 
 
 def read_plan(path: Path) -> tuple[ft.Fault, ...]:

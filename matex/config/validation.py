@@ -8,7 +8,18 @@ from matex.config.contradiction import Contradiction
 from matex.config.option import options_of
 from matex.config.options import OWN_ROWS, RankOptions
 
-__all__ = ["check_together"]
+__all__ = ["check_together", "check_used"]
+
+# Those in the memory of hosts are saved, kept and written in one way only.
+_OF_FILES = (
+    "checkpoint_every",
+    "checkpoint_interval",
+    "checkpoint_part_mb",
+    "keep",
+    "keep_every",
+    "keep_best",
+    "monitor",
+)
 
 
 def check_together(config: RankOptions) -> None:
@@ -42,6 +53,25 @@ def check_together(config: RankOptions) -> None:
     _check_centres(config)
     _check_shares(config)
     _check_deterministic(config)
+
+
+def check_used(config: RankOptions) -> None:
+    """Refuse options of a command line that have no effect, as no checkpoint goes to a file.
+
+    A script's own ``matex.init`` may give them, and leave the directory to its caller.
+
+    Raises:
+        Contradiction: naming the first.
+    """
+    if config.checkpoint is not None:
+        return
+    for option in options_of(type(config)):
+        if option.name in _OF_FILES and getattr(config, option.attribute) != option.default:
+            raise Contradiction(
+                f"{{{option.name}}} wants {{checkpoint}} DIR, where it has an effect. "
+                f"Received: {{{option.name}:=}} without it",
+                config,
+            )
 
 
 def _check_deterministic(config: RankOptions) -> None:

@@ -270,6 +270,35 @@ def test_on_the_command_line_options_that_do_not_go_together_have_its_names(
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("words", "received"),
+    [
+        ({"keep_best": "2"}, "--keep-best 2"),
+        ({"keep": "5"}, "--keep 5"),
+        ({"keep_every": "50"}, "--keep-every 50"),
+        ({"monitor": "max:accuracy"}, "--monitor max:accuracy"),
+        ({"checkpoint_every": "9"}, "--checkpoint-every 9"),
+        ({"checkpoint_interval": "9"}, "--checkpoint-interval 9.0"),
+        ({"checkpoint_part_mb": "0"}, "--checkpoint-part-mb 0.0"),
+    ],
+)
+def test_options_of_checkpoints_in_files_want_a_directory(
+    words: dict[str, Any], received: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((name, text),) = words.items()
+    flag = f"--{name.replace('_', '-')}"
+    said = f"{flag} wants --checkpoint DIR, where it has an effect. Received: {received} without it"
+    with pytest.raises(InputError) as refused:
+        Config.from_words(words)
+    assert str(refused.value) == said
+    assert Config.from_words({**words, "checkpoint": "saved"}).checkpoint == Path("saved")
+    monkeypatch.setenv(f"MATEX_{name.upper()}", text)
+    with pytest.raises(InputError) as refused:
+        Config.from_words({})
+    assert str(refused.value) == said
+    Config.from_environment()  # of matex.init: a script may leave the directory to its caller
+
+
 def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         Config.from_environment(batch_size=3)

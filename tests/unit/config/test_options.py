@@ -209,6 +209,8 @@ def beside(each: Option) -> dict[str, Any]:
     """Options that must be given beside another, by the table and by the rules for several."""
     more: dict[str, Any] = {"strategy": each.strategies[0]} if each.strategies else {}
     also = {"outer_every": {"two_level": True}, "virtual": {"deterministic": True}}
+    if each.group == "checkpoints" and not each.hidden:
+        more["checkpoint"] = Path("/saved")  # ranks get a full path
     return {**more, **also.get(each.name, {})}
 
 
