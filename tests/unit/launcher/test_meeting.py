@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -221,3 +222,4 @@ def test_a_launcher_out_of_reach_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     StartingConnection(LauncherAddress(("127.0.0.1",), port, "secret"), 0).end()
+    assert "starting" not in {thread.name for thread in threading.enumerate()}
