@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from matex.sources.interface import GlobalBatch
 from matex.steps.separability import Value
 
 __all__ = ["CheckRecord"]
@@ -20,15 +22,22 @@ class CheckRecord:
 
     ``is_made`` is whether all ranks found that batches can be divided. ``is_refuted`` is whether a
     repeated check of some rank has found since that they cannot, equal on all ranks, and ``found``
-    is what this rank's own found. ``steps`` is the number of steps since the first check.
+    is what this rank's own found. ``steps`` is the number of steps since the first check, and
+    ``most_rows`` the largest number of rows that a check computes at once.
     """
 
     is_made: bool = False
     is_refuted: bool = False
     found: str = ""
     steps: int = 0
+    most_rows: int = 0
     _scales: dict[tuple[int, str], float] = field(default_factory=dict)
     _gradients: dict[int, float] = field(default_factory=dict)
+
+    def note_rows(self, batch: GlobalBatch, ranks: int) -> None:
+        """Let checks have twice the rows of one of *ranks* ranks at most, and those of *batch*."""
+        lo, hi = batch.span
+        self.most_rows = min(hi - lo, 2 * math.ceil((hi - lo) / ranks))
 
     def note(self, values: Iterable[Value], exchange: int = 0) -> None:
         """Note the sizes of *values* in the first check of *exchange*; later calls are ignored.

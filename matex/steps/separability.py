@@ -14,26 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ft
-from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Layout
-from matex.sources.interface import GlobalBatch
 from matex.steps.other_rows import larger_rows, varied_rows
 
 __all__ = [
-    "CUT",
     "IF_NONZERO",
     "OTHER_ROWS",
     "Value",
     "agree_separable",
     "are_finite",
     "find_forgetting",
-    "telling_rows",
     "values_of",
 ]
-
-CUT = 3
-"""Number of rows of the first of two parts."""
 
 IF_NONZERO = ", when variables that are 0 have other values"
 """End of a reason that shows only then."""
@@ -43,8 +36,6 @@ OTHER_ROWS = {
     ", in rows of larger values": larger_rows,
 }
 """Functions that make rows for further trials, by the end of a reason that shows only there."""
-
-_ROWS, _LOOKED_AT = 8, 64
 
 _TEXT = 512  # bytes of a reason that the ranks exchange
 
@@ -190,19 +181,3 @@ def _norm(values: np.ndarray) -> float:
 def _overflowing() -> np.errstate:
     """Context of sums that may overflow without a warning, as a scaled loss does at times."""
     return np.errstate(invalid="ignore", over="ignore")
-
-
-def telling_rows(batch: GlobalBatch) -> Any:
-    """Eight rows of *batch*, in the order of the number of their zeros, most zeros first.
-
-    Masks and counts consist of zeros, and a loss divided by them adds up if all rows have equally
-    many. From a smaller batch all rows are taken, and a single row twice.
-    """
-    lo, hi = batch.span
-    rows = batch.rows([(lo, min(hi, lo + _LOOKED_AT))])
-    zeros = sum(map(keras_hooks.zeros_by_row, keras_hooks.flatten(rows)))
-    order = np.argsort(-np.asarray(zeros), kind="stable")
-    if len(order) > _ROWS:
-        order = np.concatenate([order[:CUT], order[CUT - _ROWS :]])
-    chosen = np.resize(order, max(2, len(order))).tolist()
-    return keras_hooks.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)

@@ -75,8 +75,8 @@ class SeveralUpdates:
         self._connected()
 
     def check_separable(self, batch: GlobalBatch) -> None:
-        alone = self._communicator.initial_size == 1
-        found = find_inseparable_update(self._step, batch, alone=alone)
+        ranks = self._communicator.initial_size
+        found = find_inseparable_update(self._step, batch, ranks=ranks)
         agree_separable(self._communicator, found)
 
     def find_inseparable(self, rows: Any) -> str:

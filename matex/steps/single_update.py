@@ -88,7 +88,7 @@ class SingleUpdate:
             self._step.warm_up(rows)
 
     def check_separable(self, batch: GlobalBatch) -> None:
-        found = find_inseparable(self._step, batch, alone=self._communicator.initial_size == 1)
+        found = find_inseparable(self._step, batch, ranks=self._communicator.initial_size)
         agree_separable(self._communicator, found)
 
     def find_inseparable(self, rows: Any) -> str:

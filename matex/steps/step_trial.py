@@ -1,4 +1,4 @@
-"""Check that a step with one update adds up: a few rows at once, and in two parts."""
+"""Check that a step with one update adds up: some rows at once, and in parts."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header
 from matex.keras_hooks.loss_scale import lowered_loss_scales
+from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
+from matex.steps.inner_gradients import computes_with_gradients
 from matex.steps.nonzero_state import nonzero_state
 from matex.steps.separability import (
-    CUT,
     IF_NONZERO,
     OTHER_ROWS,
     are_finite,
     find_forgetting,
-    telling_rows,
     values_of,
 )
 from matex.steps.silence import unheard
 from matex.steps.step import Step
+from matex.steps.trial_rows import TrialRows, telling_rows
 from matex.steps.user_code import attempted
 
 __all__ = ["find_inseparable", "find_inseparable_now"]
 
 
-def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
+def find_inseparable(step: Step, batch: GlobalBatch, *, ranks: int) -> str:
     """Name the part of *step* that does not add up on some rows of *batch*; "" if none. Local.
 
     Nothing is changed, random number generators included.
 
     Args:
-        alone: whether there is one rank, which computes whole batches, so that only its metrics
-            must add up; False by default.
+        ranks: number of ranks. One computes whole batches, so that only metrics must add up.
     """
+    alone = ranks == 1
+    step.checks.note_rows(batch, ranks)
     lo, hi = batch.span
     if hi - lo < (
         2 if step.embedding_rows.used else 1
@@ -78,7 +80,7 @@ def find_inseparable_now(step: Step, rows: Any) -> str:
         attempted("train_step fails"),
         lowered_loss_scales(step.optimizers) as lower,
     ):
-        return _StepTrial(step, rows, lower, alone=False).find_again()
+        return _StepTrial(step, TrialRows(rows), lower, alone=False).find_again()
     return ""
 
 
@@ -87,15 +89,16 @@ class _StepTrial:
 
     Args:
         step: step to be checked.
-        rows: rows of a batch.
+        rows: some rows of a batch.
         lower: function that lowers the scales of losses, see :func:`lowered_loss_scales`.
         alone: whether only metrics must add up.
     """
 
-    def __init__(self, step: Step, rows: Any, lower: Callable[[], bool], *, alone: bool) -> None:
+    def __init__(
+        self, step: Step, rows: TrialRows, lower: Callable[[], bool], *, alone: bool
+    ) -> None:
         self._step, self._rows, self._lower, self._alone = step, rows, lower, alone
-        self._count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
-        self._cut = min(CUT, self._count - 1)
+        self._whole = (0, rows.count)
         self._contribution, self._known = step.quiet()
 
     def find(self) -> str:
@@ -114,12 +117,13 @@ class _StepTrial:
         """Name the part of the step that does not add up now, though it did; "" if none."""
         foreign = ForeignVariables(self._contribution, self._known)
         try:
-            return self._differing(self._made(0, self._count), first=False)
+            found = self._differing(self._made(self._whole), first=False)
+            return found or self._differing_in_more_rows(first=False)
         finally:
             foreign.put_back()
 
     def _find(self, put_back: Callable[[], bool]) -> str:
-        whole = self._made(0, self._count)
+        whole = self._made(self._whole)
         if put_back() and not self._alone:
             return "train_step changes a variable that neither the model nor its optimizer knows"
         found = self._differing_again(whole) or self._differing(whole) or self._forgetting(whole)
@@ -129,13 +133,15 @@ class _StepTrial:
             return found
         if self._step.inseparable:
             return f"train_step does not add up over rows: {self._step.inseparable}"
-        return self._differing_if_nonzero() or self._differing_in_other_rows()
+        found = self._differing_if_nonzero() or self._differing_in_other_rows()
+        return found or self._differing_in_more_rows()
 
-    def _made(self, lo: int, hi: int, by: Callable[..., Any] | None = None) -> list[np.ndarray]:
-        part = keras_hooks.map_structure(lambda x: keras_hooks.cut_rows(x, lo, hi), self._rows)
-        rows, denominators = float(self._count), self._step.denominators(self._rows)
-        control = Control((hi - lo) / rows, float(lo), rows, Header(), [(lo, hi)], denominators)
-        parts = (by or self._contribution)(part, keras_hooks.constant(control.array()))
+    def _made(self, part: Span, by: Callable[..., Any] | None = None) -> list[np.ndarray]:
+        lo, hi = part
+        rows, denominators = float(self._rows.count), self._step.denominators(self._rows.rows)
+        control = Control((hi - lo) / rows, float(lo), rows, Header(), [part], denominators)
+        cut = self._rows.cut(part)
+        parts = (by or self._contribution)(cut, keras_hooks.constant(control.array()))
         return [np.asarray(part).astype(np.float64) for part in parts]
 
     def _differing_again(self, whole: list[np.ndarray]) -> str:
@@ -144,7 +150,7 @@ class _StepTrial:
         if not step.may_draw or self._alone:
             return ""
         assert step.layout is not None
-        for value in values_of(step.layout, whole, [self._made(0, self._count)]):
+        for value in values_of(step.layout, whole, [self._made(self._whole)]):
             if value.differs(step.tolerance):
                 return (
                     f"train_step draws random numbers without a SeedGenerator: the {value.name} is "
@@ -153,23 +159,23 @@ class _StepTrial:
         return ""
 
     def _differing(self, whole: list[np.ndarray], *, first: bool = True) -> str:
-        """Name the part of the step that is not the sum over two parts of the rows.
+        """Name the part of the step that is not the sum over parts of the rows.
 
         Args:
             whole: contribution of all rows.
             first: whether the step has not been used yet. True by default.
         """
-        step, cut, count = self._step, self._cut, self._count
-        parts = [self._made(0, cut), self._made(cut, count)]
+        step, rows = self._step, self._rows
+        parts = [*map(self._made, rows.parts)]
         while not are_finite(whole, *parts) and self._lower():
-            whole, parts = self._made(0, count), [self._made(0, cut), self._made(cut, count)]
+            whole, parts = self._made(self._whole), [*map(self._made, rows.parts)]
         assert step.layout is not None
         values = list(values_of(step.layout, whole, parts))
         for value in values if first else step.checks.with_floors(values):
             if value.differs(step.tolerance) and (value.counts or not self._alone):
                 return (
                     f"train_step does not add up over rows: the {value.name} is {value.figures} "
-                    f"for {count} rows at once and for {cut} and {count - cut} of them added up"
+                    f"{rows}"
                 )
         return ""
 
@@ -180,7 +186,7 @@ class _StepTrial:
             return ""
         assert step.layout is not None
         going_on = step.quiet_going_on()
-        again = functools.partial(self._made, 0, self._count, going_on)
+        again = functools.partial(self._made, self._whole, going_on)
         return find_forgetting(step.counted, step.layout, whole, again, step.tolerance)
 
     def _differing_if_nonzero(self) -> str:
@@ -194,17 +200,26 @@ class _StepTrial:
             attempted("train_step fails"),
             nonzero_state(graph, optimizers=step.optimizers, metrics=step.counted),
         ):
-            found = self._differing(self._made(0, self._count))
+            found = self._differing(self._made(self._whole))
         return found and found + IF_NONZERO
 
     def _differing_in_other_rows(self) -> str:
         """Name the part that differs in other rows; "" also where they cannot be tried."""
         for where, made in OTHER_ROWS.items():
-            rows = made(self._rows)
-            if rows is None:
+            if (rows := made(self._rows.rows)) is None:
                 continue
             with contextlib.suppress(NotShareable), attempted("train_step fails"):
-                other = _StepTrial(self._step, rows, self._lower, alone=False)
-                if found := other._differing(other._made(0, other._count)):
+                if found := self._differing_in(TrialRows(rows)):
                     return found + where
         return ""
+
+    def _differing_in_more_rows(self, *, first: bool = True) -> str:
+        """Name the part that differs in as many rows as steps have, where that can matter."""
+        graph, more = self._step.searched_graph, self._rows.repeated(self._step.checks.most_rows)
+        if more is None or graph is None or not computes_with_gradients(graph):
+            return ""
+        return self._differing_in(more, first=first)
+
+    def _differing_in(self, rows: TrialRows, *, first: bool = True) -> str:
+        other = _StepTrial(self._step, rows, self._lower, alone=False)
+        return other._differing(other._made(other._whole), first=first)

@@ -1,4 +1,4 @@
-"""Contributions of a few rows to a step with several updates, at once and in two pieces."""
+"""Contributions of some rows to a step with several updates, at once and in pieces."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from matex import keras_hooks
 from matex.exchange import Header
 from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.steps.control import Control
-from matex.steps.separability import CUT, Value, are_finite
+from matex.steps.separability import Value, are_finite
 from matex.steps.several_updates_step import SeveralUpdatesStep
+from matex.steps.trial_rows import TrialRows
 
 __all__ = ["Parts", "Pieces", "contributions", "pieces_of"]
 
@@ -21,10 +21,9 @@ Parts = dict[int, list[np.ndarray]]
 
 
 class Pieces(NamedTuple):
-    """Contributions of some rows at once and in two pieces, with the variables after them."""
+    """Contributions of some rows at once and in pieces, with the variables after them."""
 
-    rows: int
-    cut: int
+    rows: TrialRows
     whole: Parts
     after: list[np.ndarray]
     pieces: list[tuple[Parts, list[np.ndarray]]]
@@ -46,26 +45,22 @@ class Pieces(NamedTuple):
 
     def sentence(self, step: SeveralUpdatesStep, value: Value) -> str:
         """Reason for which *step* cannot be shared: *value* differs."""
-        count, cut = self.rows, self.cut
         return (
             f"{step.name} does not add up over rows: the {value.name} is {value.figures} "
-            f"for {count} rows at once and for {cut} and {count - cut} of them added up"
+            f"{self.rows}"
         )
 
 
-def pieces_of(step: SeveralUpdatesStep, rows: Any) -> Pieces:
-    """All rows at once and in two pieces, with loss scales at which all is finite."""
-    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
-    cut = min(CUT, count - 1)
+def pieces_of(step: SeveralUpdatesStep, rows: TrialRows) -> Pieces:
+    """All *rows* at once and in pieces, with loss scales at which all is finite."""
     quiet = step.quiet()
 
     def computed() -> Pieces:
         step.rollback.begin()
         try:
-            whole, after = contributions(step, quiet, rows, (0, count))
-            spans = ((0, cut), (cut, count))
-            pieces = [contributions(step, quiet, rows, span, whole) for span in spans]
-            return Pieces(count, cut, whole, after, pieces)
+            whole, after = contributions(step, quiet, rows, (0, rows.count))
+            pieces = [contributions(step, quiet, rows, part, whole) for part in rows.parts]
+            return Pieces(rows, whole, after, pieces)
         finally:
             step.rollback.end()
 
@@ -77,23 +72,21 @@ def pieces_of(step: SeveralUpdatesStep, rows: Any) -> Pieces:
 
 
 def contributions(
-    step: SeveralUpdatesStep, quiet: Any, rows: Any, span: Span, given: Parts | None = None
+    step: SeveralUpdatesStep, quiet: Any, rows: TrialRows, part: Span, given: Parts | None = None
 ) -> tuple[Parts, list[np.ndarray]]:
-    """Contributions of the rows *span* of *rows*, by exchange, and all variables after them.
+    """Contributions of one *part* of *rows*, by exchange, and all variables after them.
 
     Args:
         quiet: result of :meth:`SeveralUpdatesStep.quiet`.
         given: sums that the exchanges return; the step's own contributions by default.
     """
-    lo, hi = span
-    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
-    part = keras_hooks.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
-    header = Header(learning_rate=1.0, rate_factor=1.0)
-    control = Control(
-        (hi - lo) / count, float(lo), float(count), header, [span], step.denominators(rows)
-    ).array()
+    lo, hi = part
+    count, header = float(rows.count), Header(learning_rate=1.0, rate_factor=1.0)
+    divisors = step.denominators(rows.rows)
+    control = Control((hi - lo) / count, float(lo), count, header, [part], divisors).array()
+    cut = rows.cut(part)
     try:
-        auxiliary, parts = step.exchanges.trial(lambda: np.asarray(quiet(part, control)), given)
+        auxiliary, parts = step.exchanges.trial(lambda: np.asarray(quiet(cut, control)), given)
         return {**parts, len(step.exchanges.layouts): [auxiliary]}, step.rollback.values()
     finally:
         step.rollback.put_back()

@@ -1,4 +1,4 @@
-"""Check that a step with several updates adds up: parts of a few rows, exchange by exchange."""
+"""Check that a step with several updates adds up: parts of some rows, exchange by exchange."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from matex.errors import NotShareable
 from matex.exchange import Layout
 from matex.sources.interface import GlobalBatch
 from matex.steps.graph_inspection import repeated_inputs
+from matex.steps.inner_gradients import computes_with_gradients
 from matex.steps.nonzero_state import nonzero_state
 from matex.steps.separability import (
     IF_NONZERO,
     OTHER_ROWS,
     Value,
     find_forgetting,
-    telling_rows,
     values_of,
 )
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
 from matex.steps.step_tail import VALUE
+from matex.steps.trial_rows import TrialRows, telling_rows
 from matex.steps.update_pieces import contributions, pieces_of
 from matex.steps.user_code import attempted
 
@@ -32,18 +33,18 @@ __all__ = ["find_inseparable_update", "find_inseparable_update_now"]
 _UNEVEN = "{} makes an update for some rows of a batch, not for others"
 
 
-def find_inseparable_update(
-    step: SeveralUpdatesStep, batch: GlobalBatch, *, alone: bool = False
-) -> str:
+def find_inseparable_update(step: SeveralUpdatesStep, batch: GlobalBatch, *, ranks: int) -> str:
     """Reason for which *step* does not add up on some rows of *batch*; "" if it does. Local.
 
     Each part of the rows is computed with the sums of the whole, so that every update starts
     from the same weights as in the step. Nothing is changed afterwards.
 
     Args:
-        alone: whether there is one rank, which computes whole batches, so that only its metrics
-            must add up, over steps; False by default.
+        ranks: number of ranks. One computes whole batches, so that only metrics must add up,
+            over steps.
     """
+    alone = ranks == 1
+    step.checks.note_rows(batch, ranks)
     if alone and not step.counted:
         return ""
     rows = telling_rows(batch)
@@ -66,25 +67,37 @@ def find_inseparable_update_now(step: SeveralUpdatesStep, rows: Any) -> str:
         keras_hooks.generators_kept(host=False),
         attempted(f"{step.name} fails"),
     ):
-        return _refuted(step, rows)
+        return _refuted(step, TrialRows(rows)) or _refuted_by_more(step, TrialRows(rows))
     return ""
 
 
-def _mended_elsewhere(step: SeveralUpdatesStep, rows: Any) -> str:
+def _mended_elsewhere(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     """:func:`_mended` where no variable is 0, and in other rows; "" also where that fails."""
     found = _mended_if_nonzero(step, rows)
     one_for_all = repeated_inputs(step.quiet())
     for where, made in OTHER_ROWS.items():
-        other = made(rows, one_for_all)
+        other = made(rows.rows, one_for_all)
         if found or other is None:
             continue
         with contextlib.suppress(NotShareable), attempted(f"{step.name} fails"):
-            found = _mended(step, other)
+            found = _mended(step, TrialRows(other))
             found = found and found + where
-    return found
+    more = _more_of(step, rows)
+    return found or ("" if more is None else _mended(step, more))
 
 
-def _mended_if_nonzero(step: SeveralUpdatesStep, rows: Any) -> str:
+def _more_of(step: SeveralUpdatesStep, rows: TrialRows) -> TrialRows | None:
+    """Rows as many as steps have, where that can matter; else None."""
+    more = rows.repeated(step.checks.most_rows)
+    return more if more is not None and computes_with_gradients(step.quiet()) else None
+
+
+def _refuted_by_more(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+    more = _more_of(step, rows)
+    return "" if more is None else _refuted(step, more)
+
+
+def _mended_if_nonzero(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     found = ""
     optimizers = step.updates.optimizers
     with (
@@ -96,7 +109,7 @@ def _mended_if_nonzero(step: SeveralUpdatesStep, rows: Any) -> str:
     return found and found + IF_NONZERO
 
 
-def _mended(step: SeveralUpdatesStep, rows: Any) -> str:
+def _mended(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     """Reason for which *step* adds up neither as means nor as sums over rows; "" if it does."""
     reason = _summed(step, rows)
     if reason and step.may_be_sums and not step.updates.at_tapes:
@@ -105,7 +118,7 @@ def _mended(step: SeveralUpdatesStep, rows: Any) -> str:
     return reason
 
 
-def _summed(step: SeveralUpdatesStep, rows: Any) -> str:
+def _summed(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     """:func:`_mended` with gradients exchanged where they are now."""
     finding = _differing(step, rows)
     while finding.can_be_mended:
@@ -127,16 +140,15 @@ class _TrialFinding(NamedTuple):
         return bool(self.updates or self.values)
 
 
-def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
+def _forgetting(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     """Name of the metric of *step* whose counts do not add up over steps; "" if none."""
     if not step.counted:
         return ""
-    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
     last = _last_of(step)
     step.rollback.begin()
 
     def counted(quiet: Any) -> list[np.ndarray]:
-        parts, _ = contributions(step, quiet, rows, (0, count))
+        parts, _ = contributions(step, quiet, rows, (0, rows.count))
         return parts[last]
 
     try:
@@ -153,7 +165,7 @@ def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
         step.rollback.end()
 
 
-def _refuted(step: SeveralUpdatesStep, rows: Any) -> str:
+def _refuted(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     """Reason for which *step*, which was checked, does not add up over *rows*; "" if it does."""
     made = pieces_of(step, rows)
     if made.is_uneven:
@@ -168,10 +180,9 @@ def _refuted(step: SeveralUpdatesStep, rows: Any) -> str:
     return ""
 
 
-def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
+def _differing(step: SeveralUpdatesStep, rows: TrialRows) -> _TrialFinding:
     made = pieces_of(step, rows)
-    whole, count, cut = made.whole, made.rows, made.cut
-    weights = [cut / count, (count - cut) / count]
+    whole, weights = made.whole, rows.shares
     assert step.layout is not None
     layouts = [*step.exchanges.layouts, step.layout]
     updates: set[int] = set()

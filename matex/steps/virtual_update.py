@@ -125,7 +125,7 @@ class VirtualUpdate:
             self._step.warm_up(rows)
 
     def check_separable(self, batch: GlobalBatch) -> None:
-        found = find_inseparable(self._step, batch, alone=self._rows.workers == 1)
+        found = find_inseparable(self._step, batch, ranks=self._rows.workers)
         agree_separable(self._communicator, found)
 
     def find_inseparable(self, rows: Any) -> str:

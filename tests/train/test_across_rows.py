@@ -247,7 +247,7 @@ def reason_in_a_fit(
     model.counted = metric
     model.compile(keras.optimizers.SGD(0.1), run_eagerly=run_eagerly)
     keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
-    return find_inseparable(Step(model, SIGNATURE), batch())
+    return find_inseparable(Step(model, SIGNATURE), batch(), ranks=2)
 
 
 def reason_in_a_loop(loss: Loss, metric: keras.metrics.Metric | None = None) -> str:
@@ -267,7 +267,7 @@ def reason_in_a_loop(loss: Loss, metric: keras.metrics.Metric | None = None) -> 
 
     model = script_model("step", step, SIGNATURE, as_data)
     shared = SeveralUpdatesStep(model, SIGNATURE, as_data=as_data, rows=ROWS)
-    return find_inseparable_update(shared, batch())
+    return find_inseparable_update(shared, batch(), ranks=2)
 
 
 class Counted(keras.metrics.Metric):
@@ -369,7 +369,7 @@ def test_updates_are_beyond_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     model.optimizer.iterations.assign(7)
     keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
     assert "variables that are 0 have other values" in find_inseparable(
-        Step(model, SIGNATURE), batch()
+        Step(model, SIGNATURE), batch(), ranks=2
     )
     assert model.optimizer.iterations.numpy() == 7
 
@@ -419,7 +419,7 @@ def test_numbers_among_the_arguments_are_tried_with_others() -> None:
         rows = StreamBatch(given.tensors, (0, ROWS), digest=1, last=False)
         model = script_model("step", step, given.signature, given.as_data)
         shared = SeveralUpdatesStep(model, given.signature, as_data=given.as_data, rows=ROWS)
-        return find_inseparable_update(shared, rows)
+        return find_inseparable_update(shared, rows, ranks=2)
 
     assert reason(lambda p: tf.reduce_sum(p**2)).endswith("in rows that differ more")
     assert reason(lambda p: tf.reduce_mean(p**2)) == ""
@@ -456,7 +456,7 @@ def test_gradients_that_a_loop_clips_are_exchanged_before(largest: float) -> Non
 
     model = script_model("step", step, SIGNATURE, as_data)
     shared = SeveralUpdatesStep(model, SIGNATURE, as_data=as_data, rows=ROWS)
-    assert find_inseparable_update(shared, batch()) == ""
+    assert find_inseparable_update(shared, batch(), ranks=2) == ""
     assert shared.updates.at_tapes
 
 
@@ -531,6 +531,6 @@ def test_noise_by_rows_is_tried_as_it_is(name: str, loss: Loss) -> None:
     model.seed = keras.random.SeedGenerator(3)
     model.compile(keras.optimizers.SGD(0.1))
     keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
-    found = find_inseparable(Step(model, SIGNATURE), batch())
+    found = find_inseparable(Step(model, SIGNATURE), batch(), ranks=2)
     assert (found == "") is (loss is BY_ROW["squares"])
     assert len(traces) == times

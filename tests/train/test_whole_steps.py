@@ -44,6 +44,7 @@ WHOLE = {
     "own-counter": "changes a variable that neither the model nor its optimizer knows",
     "value-that-is-no-mean": "the value of norm is",
     "metric-that-is-no-sum": "the increment of largest/value is",
+    "adversarial-by-norm": "for 472 rows at once and for 8 times 59 of them added up",
     "codebook": "the change of sequential/codebook/variable is",
     "whole-of-shuffled-rows": "the gradient of sequential/dense/kernel is",
     "test-step-of-noise": "test_step changes variables other than those of its metrics",
@@ -64,7 +65,7 @@ SHARED = [
     "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
     "stopped-before-another-size", "classes-that-are-ignored", "functions-of-a-shared-step",
     "variables-in-logs", "other-metrics", "labels-made-in-the-step", "labels-made-eagerly",
-    "labels-made-batch-by-batch", "call-that-does-not-fit",
+    "adversarial-by-sign", "labels-made-batch-by-batch", "call-that-does-not-fit",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = [

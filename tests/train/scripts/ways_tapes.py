@@ -1,8 +1,10 @@
 """Train steps that make their updates by nonlinear functions of the gradients."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
+from ways_data import ROWS, X
 from ways_updates import WIDTH, Autoencoder, Gan, compiled, dense, outcome
 
 
@@ -110,7 +112,54 @@ def sharpness_aware():
     return outcome(model, model.optimizer)
 
 
+class Adversarial(keras.Model):
+    """Learns to say the same of rows that it moved by what the gradients of their rows say."""
+
+    def __init__(self, direction):
+        super().__init__()
+        self.inner = dense(WIDTH, 8, 3)
+        self.direction = direction
+
+    def call(self, x):
+        return self.inner(x)
+
+    def divergence(self, said, x):
+        return ops.mean(keras.losses.kl_divergence(said, ops.softmax(self(x))))
+
+    def train_step(self, data):
+        x = data[0] if isinstance(data, tuple) else data
+        said = tf.stop_gradient(ops.softmax(self(x)))
+        near = x + 0.01 * tf.sin(37 * x)
+        with tf.GradientTape() as tape:
+            tape.watch(near)
+            divergence = self.divergence(said, near)
+        moved = x + 0.5 * self.direction(tape.gradient(divergence, near))
+        labels = tf.argmax(x[:, :3], 1)
+        with tf.GradientTape() as tape:
+            loss = ops.mean(keras.losses.sparse_categorical_crossentropy(labels, self(x), True))
+            loss += self.divergence(said, moved)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"loss": loss}
+
+
+def adversarial(direction):
+    model = Adversarial(direction)
+    model.compile(keras.optimizers.Adam(0.01))
+    return outcome(model, model.optimizer, x=np.tile(X, (4, 1)), batch_size=4 * ROWS, epochs=8)
+
+
+def adversarial_by_norm():
+    """Takes norms below 1e-6 for larger ones, and gradients are small where there are many rows."""
+    return adversarial(lambda gradients: tf.math.l2_normalize(gradients, axis=1))
+
+
+def adversarial_by_sign():
+    return adversarial(tf.sign)
+
+
 KINDS = {
+    "adversarial-by-norm": adversarial_by_norm,
+    "adversarial-by-sign": adversarial_by_sign,
     "clipped-gan": clipped_gan,
     "clipped-autoencoder": clipped_autoencoder,
     "guarded-autoencoder": guarded_autoencoder,

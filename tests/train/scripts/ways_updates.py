@@ -14,8 +14,8 @@ def dense(inputs, *widths):
     return keras.Sequential([keras.Input((inputs,)), *inner, keras.layers.Dense(widths[-1])])
 
 
-def outcome(model, *rest):
-    history = model.fit(X.astype("float32"), **FITTING).history
+def outcome(model, *rest, x=X, **fitting):
+    history = model.fit(x.astype("float32"), **FITTING | fitting).history
     slots = [v for part in rest for v in part.variables]
     weights = [float(ops.sum(ops.abs(v))) for v in model.weights]
     return {"history": history, "weights": weights}, [*model.weights, *slots]

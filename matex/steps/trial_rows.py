@@ -1,0 +1,84 @@
+"""Rows that a trial of a step computes at once and in parts."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from matex import keras_hooks
+from matex.partition.spans import Span
+from matex.sources.interface import GlobalBatch
+
+__all__ = ["TrialRows", "telling_rows"]
+
+_ROWS, _CUT, _LOOKED_AT = 8, 3, 64
+_PARTS = 8  # of rows that are repeated
+
+
+@dataclass(frozen=True)
+class TrialRows:
+    """The rows of a trial, and the parts that it computes them in.
+
+    Args:
+        rows: structure of eager tensors with the same number of rows each.
+        parts: disjoint intervals that are all of them; by default three rows and the rest.
+    """
+
+    rows: Any
+    parts: tuple[Span, ...] = ()
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = keras_hooks.row_count(keras_hooks.flatten(self.rows)[0])
+        cut = min(_CUT, count - 1)
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "parts", self.parts or ((0, cut), (cut, count)))
+
+    def __str__(self) -> str:
+        sizes = [str(hi - lo) for lo, hi in self.parts]
+        many = len(sizes) > 2 and len({*sizes}) == 1
+        parts = f"{len(sizes)} times {sizes[0]}" if many else " and ".join(sizes)
+        return f"for {self.count} rows at once and for {parts} of them added up"
+
+    @property
+    def shares(self) -> list[float]:
+        """The number of rows of each part in relation to all."""
+        return [(hi - lo) / self.count for lo, hi in self.parts]
+
+    def cut(self, part: Span) -> Any:
+        """The rows of the interval *part*."""
+        return keras_hooks.map_structure(lambda x: keras_hooks.cut_rows(x, *part), self.rows)
+
+    def repeated(self, most: int) -> TrialRows | None:
+        """Each row as often as gives at most *most* rows, in up to eight parts; None if once.
+
+        Args:
+            most: number of rows.
+        """
+        times = most // self.count
+        if times < 2:
+            return None
+        places = [place for place in range(self.count) for _ in range(times)]
+        ends = np.linspace(0, len(places), min(_PARTS, self.count) + 1).astype(int).tolist()
+        rows = keras_hooks.map_structure(lambda x: keras_hooks.chosen_rows(x, places), self.rows)
+        return TrialRows(rows, tuple(itertools.pairwise(ends)))
+
+
+def telling_rows(batch: GlobalBatch) -> TrialRows:
+    """Eight rows of *batch*, in the order of the number of their zeros, most zeros first.
+
+    Masks and counts consist of zeros, and a loss divided by them adds up if all rows have equally
+    many. From a smaller batch all rows are taken, and a single row twice.
+    """
+    lo, hi = batch.span
+    rows = batch.rows([(lo, min(hi, lo + _LOOKED_AT))])
+    zeros = sum(map(keras_hooks.zeros_by_row, keras_hooks.flatten(rows)))
+    order = np.argsort(-np.asarray(zeros), kind="stable")
+    if len(order) > _ROWS:
+        order = np.concatenate([order[:_CUT], order[_CUT - _ROWS :]])
+    chosen = np.resize(order, max(2, len(order))).tolist()
+    few = keras_hooks.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)
+    return TrialRows(few)
