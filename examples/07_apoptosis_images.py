@@ -1,4 +1,4 @@
-"""Convolutional networks that shrink: a plain CNN, a small ResNet, or ResNet50.
+"""Networks for images that shrink: a plain CNN, a small ResNet, ResNet50, or a ViT.
 
     python 07_apoptosis_images.py --data mnist.h5 --model cnn
     python 07_apoptosis_images.py --data cifar10_jpeg.h5 --model resnet
@@ -13,7 +13,7 @@ from course import apoptosis, options, pictures
 
 words, data = "Train a network on images with apoptosis.", "digits, or pictures by class"
 parser = apoptosis.parser(words, data=data, epochs=12, batch_size=128, learning_rate=1e-3)
-parser.add_argument("--model", choices=("cnn", "resnet", "resnet50"), default="resnet")
+parser.add_argument("--model", choices=("cnn", "resnet", "resnet50", "vit"), default="resnet")
 parser.add_argument("--side", type=options.count, default=32, help="pixels of a picture's side")
 parser.add_argument("--images", type=options.count, help="pictures to take")
 args, rows = parser.parse(pictures.open_rows)
@@ -36,8 +36,7 @@ train = data.as_dataset(rows.x_train, rows.y_train, batch_size=size, shuffle=arg
 test = data.as_dataset(rows.x_test, rows.y_test, batch_size=size)
 
 keras.utils.set_random_seed(args.seed)
-make = {"cnn": networks.cnn, "resnet": networks.resnet, "resnet50": networks.resnet50}[args.model]
-model = make(rows.x_train.shape[1:], int(rows.y_train.max()) + 1)
+model = getattr(networks, args.model)(rows.x_train.shape[1:], int(rows.y_train.max()) + 1)
 rate = keras.optimizers.schedules.CosineDecay(args.learning_rate, args.epochs * len(train))
 model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
 apoptosis.fit(model, args, rows, metric="accuracy", stream=(train, test))

@@ -57,6 +57,33 @@ def resnet(shape: tuple[int, int, int], classes: int) -> keras.Model:
     return keras.Model(inputs, layers.Dense(classes, "softmax")(x))
 
 
+class Places(layers.Layer):
+    """Adds a vector for each place of a sequence, learnt like other weights."""
+
+    def build(self, shape):
+        self.vectors = self.add_weight(shape=shape[1:], initializer="random_normal")
+
+    def call(self, x):
+        return x + self.vectors
+
+
+def vit(shape: tuple[int, int, int], classes: int) -> keras.Model:
+    """A vision transformer of 64 patches, six blocks of 192 channels and three heads."""
+    inputs = keras.Input(shape)
+    patch, width = shape[0] // 8, 192
+    x = layers.Rescaling(1 / 127.5, -1)(inputs)
+    x = layers.Conv2D(width, patch, strides=patch)(x)
+    x = Places()(layers.Reshape((-1, width))(x))
+    for _ in range(6):
+        inner = layers.LayerNormalization()(x)
+        x = layers.Add()([x, layers.MultiHeadAttention(3, width // 3)(inner, inner)])
+        inner = layers.LayerNormalization()(x)
+        inner = layers.Dense(4 * width, "gelu")(inner)
+        x = layers.Add()([x, layers.Dense(width)(inner)])
+    x = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
+    return keras.Model(inputs, layers.Dense(classes, "softmax")(x))
+
+
 def resnet50(shape: tuple[int, int, int], classes: int) -> keras.Model:
     """Keras's own, with random weights."""
     return keras.applications.ResNet50(weights=None, input_shape=shape, classes=classes)
