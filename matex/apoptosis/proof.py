@@ -92,6 +92,9 @@ def cut_proven(
         Candidates, by number, that cannot be cut, each with the fault. Then nothing has been cut.
         If each can be cut alone, but not all together, these are all of them.
     """
+    if unknown := keras_hooks.WeightUsers(model, model.variables).unknown_slot():
+        fault = f"the optimizer has {unknown}, which is not known to belong to a weight"
+        return {one.number: fault for one in some}
     undo, wrong = _try(model, net, some, probe, peers, others)
     if not wrong:
         return {}

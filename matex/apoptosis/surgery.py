@@ -45,6 +45,9 @@ def take_over(
 ) -> list[tuple[Any, np.ndarray]]:
     """Give the work of the dead to the living; local. No shape changes.
 
+    A weight that is not trainable gets none: it only loses its rows of the dead. Constraints are
+    applied, as behind an update.
+
     Args:
         transfers: result of :func:`matex.apoptosis.criteria.transfers`.
 
@@ -59,20 +62,30 @@ def take_over(
         value = np.array(old, np.result_type(old.dtype, np.float32))
         rows = np.moveaxis(value, reading.kernel.axis, 0)  # a view
         places = occurrences(net.units.roots(reading.kernel.units), group.members)
-        if reading.bias is not None:
+        gives = kernel.trainable
+        if reading.bias is not None and reading.bias.trainable:
             before.append((reading.bias, np.asarray(reading.bias.numpy())))
             _fold(reading, transfer[-1], removal, places, rows)
         for place in places:
             dead = place[removal.removed]
             has = dead >= 0
             heirs = place[removal.kept]
-            lives = heirs >= 0
+            lives = (heirs >= 0) & gives
             given = transfer[: len(heirs)][:, has].astype(value.dtype)
             gift = np.tensordot(given, rows[dead[has]], 1)
             rows[heirs[lives]] += gift[lives]
             rows[dead[has]] = 0.0
         kernel.assign(value.astype(old.dtype, copy=False))
+        for variable in (kernel, reading.bias):
+            _constrain(variable)
     return before
+
+
+def _constrain(variable: Any | None) -> None:
+    """Apply the constraint of *variable*, where it has one, to its value."""
+    constraint = getattr(variable, "constraint", None)
+    if variable is not None and constraint is not None and variable.trainable:
+        variable.assign(constraint(variable.value))
 
 
 def carry_along(

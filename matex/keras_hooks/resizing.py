@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ def _all(optimizer: Any) -> Iterator[Any]:
 
 def slots(optimizer: Any) -> list[Slot]:
     """Slots of a built *optimizer* for each weight: moments, averages, accumulators."""
-    result: list[Slot] = []
+    result: dict[int, Slot] = {}
     for one in _all(optimizer):
         weights = one._trainable_variables
         for name, values in vars(one).items():
@@ -84,8 +85,31 @@ def slots(optimizer: Any) -> list[Slot]:
             for slot, weight in zip(values, weights, strict=True):
                 axes = _axes(name, slot, weight)
                 if axes:
-                    result.append(Slot(slot, weight, axes))
-    return result
+                    result[id(slot)] = Slot(slot, weight, axes)
+        for slot in one.variables:
+            weight = _named_after(slot, weights)
+            if id(slot) not in result and weight is not None and len(slot.shape):
+                result[id(slot)] = Slot(slot, weight, tuple(range(len(slot.shape))))
+    return list(result.values())
+
+
+def _unknown_in(optimizer: Any) -> str:
+    """Name and shape of an array of a built *optimizer* that is no weight's slot; "" if none."""
+    known = {id(slot.variable) for slot in slots(optimizer)}
+    for variable in (one for each in _all(optimizer) for one in each.variables):
+        if len(variable.shape) and id(variable) not in known:
+            return f"{variable.name} of shape {tuple(variable.shape)}"
+    return ""
+
+
+def _named_after(slot: Any, weights: Iterable[Any]) -> Any | None:
+    """The one of *weights* that *slot* was made for by ``add_variable_from_reference``, if any."""
+    found = [
+        weight
+        for weight in weights
+        if slot.name.startswith(weight.path.replace("/", "_") + "_") and slot.shape == weight.shape
+    ]
+    return max(found, key=lambda weight: len(weight.path), default=None)
 
 
 def copies_of_weights(model: Any) -> list[tuple[Any, Any]]:
@@ -111,7 +135,11 @@ def _axes(name: str, slot: Any, weight: Any) -> tuple[int, ...]:
     if tuple(slot.shape) == tuple(weight.shape):
         return every
     # Adafactor keeps row and column means of the last two axes.
-    return {"_r": every[:-1], "_c": (*every[:-2], every[-1])}.get(name, ())
+    if name in ("_r", "_c"):
+        return every[:-1] if name == "_r" else (*every[:-2], every[-1])
+    choices = itertools.combinations(every, len(slot.shape))
+    found = [some for some in choices if slot.shape == tuple(weight.shape[one] for one in some)]
+    return found[0] if len(found) == 1 else ()  # as values of a unit, not those of a square matrix
 
 
 class WeightUsers:
@@ -141,6 +169,10 @@ class WeightUsers:
     def slots(self) -> list[Slot]:
         """The slots of all optimizers."""
         return [slot for optimizer in self._optimizers for slot in slots(optimizer)]
+
+    def unknown_slot(self) -> str:
+        """Name and shape of an array of an optimizer that is no weight's slot; "" if none."""
+        return next(filter(None, map(_unknown_in, self._optimizers)), "")
 
     @contextlib.contextmanager
     def renewed(self) -> Iterator[None]:

@@ -126,3 +126,41 @@ def test_what_callbacks_evaluate_does_not_judge_an_event() -> None:
     apoptosis = matex.Apoptosis("natural", first_epoch=1, every=1, last_epoch=2, verbose=0)
     fit(model, x, y, apoptosis, epochs=3, validation_data=(x[:90], y[:90]))
     assert losses == pytest.approx([event["loss_before"] for event in apoptosis.events], rel=1e-5)
+
+
+def test_weights_satisfy_their_constraints_behind_an_event() -> None:
+    _, x, y = make()
+    kinds: dict[str, Any] = {"kernel_constraint": "non_neg", "bias_constraint": "non_neg"}
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(24, "relu", name="a", **kinds),
+            layers.Dense(24, "tanh", name="b", **kinds),
+            layers.Dense(1, "sigmoid", kernel_constraint=keras.constraints.UnitNorm()),
+        ]
+    )
+    model.compile("adam", "binary_crossentropy")
+    found: list[float] = []
+
+    def look() -> None:
+        found.extend(float(w.numpy().min()) for one in model.layers[:2] for w in one.weights)
+        found.append(float(1e-6 - abs(np.linalg.norm(model.layers[2].kernel.numpy()) - 1)))
+
+    apoptosis = once(exclude=[], delta=None, pruning_ratio=0.5)
+    fit(model, x, y, [apoptosis, Calls(look)], epochs=4)
+    assert model.count_params() < 24 * 7 + 24 * 25 + 25
+    assert min(found) >= 0
+
+
+def test_a_frozen_layer_keeps_the_values_that_it_keeps() -> None:
+    model, x, y = make()
+    frozen = model.get_layer("b")
+    frozen.trainable = False
+    model.compile("adam", "binary_crossentropy")
+    kernel, bias = (weight.numpy() for weight in frozen.weights)
+    fit(model, x, y, once(exclude=[], delta=None, pruning_ratio=0.5), epochs=4)
+    kept = frozen.kernel.matex_kept
+    rows, columns = (kept.get(axis, np.arange(kernel.shape[axis])) for axis in (0, 1))
+    assert len(rows) < len(kernel)
+    np.testing.assert_array_equal(frozen.kernel, kernel[np.ix_(rows, columns)])
+    np.testing.assert_array_equal(frozen.bias, bias[columns])

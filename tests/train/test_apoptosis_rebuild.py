@@ -69,6 +69,7 @@ def test_slots_of_every_optimizer_are_carried_over(name: str) -> None:
     objects = [id(v) for v in (*model.variables, *optimizer.variables)]
     slots = {id(s.variable): (s, s.variable.numpy()) for s in keras_hooks.slots(optimizer)}
     assert slots
+    assert keras_hooks.WeightUsers(model, model.variables).unknown_slot() == ""
     made = int(optimizer.iterations.numpy())
     wanted = cut_every_third(model)
     for path, value in ((v.path, v.numpy()) for v in model.weights):
