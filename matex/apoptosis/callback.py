@@ -11,10 +11,10 @@ import keras
 
 from matex import keras_hooks
 from matex.apoptosis import rebuild, telling
-from matex.apoptosis.allowance import LossProgress, allowed_loss
 from matex.apoptosis.arguments import check_arguments, named
+from matex.apoptosis.budget import Budget
 from matex.apoptosis.event import hold_event
-from matex.apoptosis.forward import REFUSALS, Traced
+from matex.apoptosis.forward import Traced
 from matex.apoptosis.judges import Judges
 from matex.apoptosis.network import Network
 from matex.apoptosis.outcome import Outcome
@@ -24,8 +24,6 @@ from matex.apoptosis.targets import Goal, size_of
 from matex.apoptosis.teller import Teller
 from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
-from matex.errors import Unsupported
-from matex.keras_hooks.error_text import reason_of
 from matex.keras_hooks.feeds import build_for_feed
 
 __all__ = ["Apoptosis"]
@@ -37,7 +35,8 @@ class Apoptosis(keras.callbacks.Callback):
     ``model.fit(..., callbacks=[matex.Apoptosis()])``: at ends of epochs units whose work
     the others can take over are removed; layers, weights, optimizer slots and steps really
     become smaller, the same ``fit`` goes on, and ``model`` is the smaller model afterwards.
-    Works in one process and under ``matex run`` on any number of ranks.
+    Works in one process and under ``matex run`` on any number of ranks. Every fit begins anew:
+    its thresholds, its schedule and the size that shares count from are its own.
 
     Args:
         mode: ``conservative``, ``natural``, ``aggressive``, or ``adaptive``, the default, which
@@ -112,9 +111,9 @@ class Apoptosis(keras.callbacks.Callback):
             samples=samples,
             every=every,
         )
-        self._options = Options(criterion=criterion, exclude=tuple(exclude), seed=seed)
+        self._given_options = Options(criterion=criterion, exclude=tuple(exclude), seed=seed)
         self._delta = delta
-        self._thresholds = Thresholds(MODES[mode])
+        self._mode = MODES[mode]
         self._epochs = first_epoch, last_epoch, every
         self._goal = pruning_ratio, target
         self._given = named(data), named(validation_data)
@@ -128,38 +127,25 @@ class Apoptosis(keras.callbacks.Callback):
         if last is None:
             last = self.params["epochs"] - 2
         self._calendar = Calendar(first, last, every)
-        self._fresh, self._cut_after = True, -1
+        self._thresholds = Thresholds(self._mode)
+        self._options = self._given_options
+        self._fresh, self._continues, self._cut_after = True, False, -1
         self._peers = peers_of_process()
         build_for_feed(self.model)
         self._judges = Judges(Traced(self.model), *self._given, most=self._count)
         self._judges.must_serve(self._options.criterion, self._net())
         self._size_at_start = size_of(self._net(), self._goal[1])
         self._tell = Teller(self.model, self._peers.say, self._verbose)
-        self._progress = LossProgress()
-        self.read_notes()
-        if self._progress.at_start is None and self._delta is not None:
-            self._progress = LossProgress(at_start=self._loss_at_start())
+        self._budget = Budget(self._judges, self._peers, self._delta)
+        if rebuild.continues(self.model):
+            self.read_notes()
+        self._budget.open(self.model)
         self._note()
 
-    def _loss_at_start(self) -> float | None:
-        """The loss before training; collective.
-
-        Raises:
-            Unsupported: on every rank, where the model cannot be called with the data.
-        """
-        try:
-            return self._judges.before_training().loss(self._peers)
-        except REFUSALS as error:
-            raise Unsupported(
-                "apoptosis calls a model with the x of its data, to judge it before and after it "
-                f"is cut. Received: {type(self.model).__name__}, which cannot be called so "
-                f"({reason_of(error)}); give matex.Apoptosis data=(x, y) with an x that it takes"
-            ) from error
-
     def read_notes(self) -> None:
-        """Continue from the notes that the run, or the rank, before this one saved with the model.
+        """Continue this fit from the notes that were saved with the model during it.
 
-        Local.
+        Local. The run before this one made them, or the ranks that this one joins.
         """
         notes = rebuild.notes_of(self.model)
         self._continues = bool(notes)
@@ -167,7 +153,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._thresholds = replace(self._thresholds, taus=notes["taus"])
             self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
             self._size_at_start = notes.get("size") or self._size_at_start
-            self._progress = LossProgress(**notes.get("progress", {}))
+            self._budget.take_over(notes.get("progress", {}))
 
     def _note(self) -> None:
         """Note the state of the schedule with the model, for checkpoints."""
@@ -176,7 +162,7 @@ class Apoptosis(keras.callbacks.Callback):
             "wait": self._calendar.wait,
             "due": self._calendar.due,
             "size": self._size_at_start,
-            "progress": self._progress.notes(),
+            "progress": self._budget.notes(),
         }
         rebuild.note(self.model, notes)
 
@@ -194,7 +180,7 @@ class Apoptosis(keras.callbacks.Callback):
             begun = 0 if self._continues else epoch
             self._tell(telling.no_event(*span, begun=begun, epochs=epochs))
             self._calendar = self._calendar.from_epoch(epoch)
-            self._progress = self._progress.from_epoch(epoch)
+            self._budget.from_epoch(epoch)
         if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value
             keras_hooks.forget_best_weights()
 
@@ -220,26 +206,24 @@ class Apoptosis(keras.callbacks.Callback):
     def _come_to(self, epoch: int, training: float | None) -> None:
         """An event is due; *training* is the mean loss of the epoch."""
         started = time.perf_counter()
-        ratio, measure = self._goal
-        goal = None if ratio is None else Goal(measure, (1 - ratio) * self._size_at_start)
+        goal = self._goal_of_fit()
         if goal is not None and goal.is_met(self._net()):
+            left = size_of(self._net(), goal.measure) / self._size_at_start
+            self._tell.once(telling.goal_is_met(goal.measure, 1 - left))
             return
         # A callback may have asked the leader alone to stop: the leader's value counts for all.
         if self._peers.verdict(float(self.model.stop_training)):
             return
         judge = self._judges.of_network(self._net())
-        before, allowed = judge.loss(self._peers), math.inf
-        if self._delta is not None:
-            if not self._progress.is_even(before, training, self._delta):
-                self._look(epoch, before, training, judge.rows)
-                self._tell(
-                    f"apoptosis waits after epoch {epoch}: the loss is not yet back "
-                    "where it was before the last event"
-                )
-                return
-            gained = self._progress.gained(epoch, self._as_looked(before, judge.rows), training)
-            at_start = self._progress.at_start or 0.0
-            allowed = allowed_loss(before, at_start, self._delta, gained)
+        before = judge.loss(self._peers)
+        allowed = self._budget.allowed(epoch, before, training, judge.rows)
+        if allowed is None:
+            self._look(epoch, before, training, judge.rows)
+            self._tell(
+                f"apoptosis waits after epoch {epoch}: the loss is not yet back "
+                "where it was before the last event"
+            )
+            return
         outcome = hold_event(
             self.model,
             self._options,
@@ -260,7 +244,7 @@ class Apoptosis(keras.callbacks.Callback):
         exclude = (*self._options.exclude, *outcome.refused)
         self._options = replace(self._options, exclude=exclude)
         if outcome.changed:
-            self._progress = self._progress.spent(before, training)
+            self._budget.spend(before, training)
             self._judges.choose_anew()  # a smaller network is judged by more rows
         self._look(epoch, outcome.loss_after, training, judge.rows)
         self._record(epoch, outcome, time.perf_counter() - started)
@@ -271,21 +255,19 @@ class Apoptosis(keras.callbacks.Callback):
             keras_hooks.forget_best_weights()
             self._peers.renew(self.model)
 
+    def _goal_of_fit(self) -> Goal | None:
+        """The goal, if there is one: a share of the size with which this fit began."""
+        ratio, measure = self._goal
+        return None if ratio is None else Goal(measure, (1 - ratio) * self._size_at_start)
+
     def _training_loss(self, logs: Any) -> float | None:
         """Training loss of the leader; None if there is none, or it is not finite."""
         loss = self._peers.verdict(float((logs or {}).get("loss", math.nan)))
         return None if math.isnan(loss) else loss
 
     def _look(self, epoch: int, held_out: float, training: float | None, rows: int) -> None:
-        self._progress = self._progress.looked(epoch, held_out, training, rows)
+        self._budget.look(epoch, held_out, training, rows)
         self._note()
-
-    def _as_looked(self, held_out: float, rows: int) -> float:
-        """*held_out*, the loss on *rows* rows, on as many as at the last look; collective."""
-        looked = self._progress.rows
-        if looked in (0, rows):
-            return held_out
-        return self._judges.on_rows(looked).loss(self._peers)
 
     def _record(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}

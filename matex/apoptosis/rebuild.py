@@ -16,7 +16,17 @@ from matex import keras_hooks
 from matex.apoptosis.network import Binding, Network
 from matex.apoptosis.trace import traces
 
-__all__ = ["Undo", "cut", "flops", "history_of", "note", "notes_of", "replay"]
+__all__ = [
+    "Undo",
+    "begin_fit",
+    "continues",
+    "cut",
+    "flops",
+    "history_of",
+    "note",
+    "notes_of",
+    "replay",
+]
 
 _PREFIX = "apoptosis/"
 _NOTES = "apoptosis-notes"
@@ -137,6 +147,22 @@ def _remember(variable: Any, cuts: Mapping[int, np.ndarray]) -> None:
         known[axis] = original[indices]
     if known:
         variable.matex_kept = known
+
+
+def begin_fit(model: Any, *, continues: bool) -> None:
+    """Drop the notes of earlier fits of *model*, because a fit of a run begins; local.
+
+    Args:
+        model: model of the fit.
+        continues: whether the fit goes on from a checkpoint that was made in it.
+    """
+    note(model, {})
+    object.__setattr__(model, "matex_continues", continues)
+
+
+def continues(model: Any) -> bool:
+    """Whether the newest fit of *model* goes on from a checkpoint of its own; local."""
+    return bool(getattr(model, "matex_continues", False))
 
 
 def note(model: Any, notes: dict[str, Any]) -> None:

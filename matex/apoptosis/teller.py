@@ -30,11 +30,18 @@ class Teller:
         self._verbose = verbose
         self._left_alone: set[str] = set()
         self._kept_whole: set[str] = set()
+        self._once: set[str] = set()
 
     def __call__(self, line: str) -> None:
         """Print *line*, unless it is empty or *verbose* is 0."""
         if line and self._verbose:
             self._say(line)
+
+    def once(self, line: str) -> None:
+        """Print *line*, unless it has been printed in this fit."""
+        if line not in self._once:
+            self._once.add(line)
+            self(line)
 
     def event(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         """Print the lines of an event after *epoch* that took *seconds*."""

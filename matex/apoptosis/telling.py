@@ -8,6 +8,7 @@ from typing import Any
 from matex.apoptosis.outcome import Change, Outcome
 
 __all__ = [
+    "goal_is_met",
     "is_over",
     "kept_whole",
     "left_alone",
@@ -68,6 +69,14 @@ def no_event(first: int, last: int, *, begun: int, epochs: int) -> str:
         f"apoptosis holds no event in this fit, which ends with epoch {epochs}: events may come "
         f"from epoch {first} on, but not after epoch {max(0, last)}; more epochs, or "
         "matex.Apoptosis(first_epoch=, last_epoch=), make room for them"
+    )
+
+
+def goal_is_met(measure: str, gone: float) -> str:
+    """Line about a fit that needs no more events: so much of *measure* is *gone*."""
+    return (
+        f"apoptosis holds no more events in this fit: its goal is met, {gone:.1%} of the {measure} "
+        "that it began with are gone"
     )
 
 

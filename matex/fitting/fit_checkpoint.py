@@ -62,6 +62,7 @@ class FitCheckpoint:
         self._nbytes: int | None = None
         self._buffers = BufferPool()
         self.saved = saved
+        rebuild.begin_fit(model, continues=saved is not None)
         self.seed = OrderSeed(0)
         self.data: list[float] = []
 

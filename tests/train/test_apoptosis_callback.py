@@ -84,16 +84,6 @@ def test_a_fit_without_an_event_says_so_once(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.count("apoptosis holds no event in this fit") == 1
 
 
-def test_a_fit_that_is_continued_after_its_events_does_not_call_itself_short(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    model, x, y = make()
-    for begun in (0, 2):
-        apoptosis = matex.Apoptosis(first_epoch=1, last_epoch=1)
-        fit(model, x, y, apoptosis, epochs=3, initial_epoch=begun)
-    assert "no event in this fit" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_each_mode_removes_what_it_may(mode: str) -> None:
     model, x, y = make()
@@ -155,7 +145,7 @@ def test_a_bad_event_is_rolled_back() -> None:
     fit(model, x, y, keras.callbacks.Callback(), epochs=20)
     weights = model.get_weights()
     apoptosis = once("aggressive", criterion="random", delta=1e-6, pruning_ratio=0.8)
-    apoptosis._thresholds = apoptosis._thresholds.__class__(MODES["natural"]._replace(tau=9.0))
+    apoptosis._mode = MODES["natural"]._replace(tau=9.0)
     model.optimizer.learning_rate = 0.0
     fit(model, x, y, apoptosis)
     (event,) = apoptosis.events
