@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras import layers
 
 from matex import keras_hooks
+from matex.keras_hooks.loss_sums import has_own_loss, loss_without_penalties
 
 __all__ = ["FAILURES", "REFUSALS", "Forward", "Traced", "mean_loss"]
 
@@ -60,8 +61,7 @@ class Forward:
         model = self.model
         if not model.compiled or keras.utils.unpack_x_y_sample_weight(batch)[1] is None:
             return False
-        has_own = type(model).compute_loss is not keras.Model.compute_loss
-        return has_own or model.loss is not None
+        return has_own_loss(model) or model.loss is not None
 
 
 class Traced(Forward):
@@ -126,8 +126,7 @@ class Traced(Forward):
 def mean_loss(model: Any, batch: tuple[Any, ...], outputs: Any) -> Any:
     """The loss of *model* on *batch*, a scalar, without regularisation."""
     x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-    mean = model.compute_loss(x, y, outputs, weight, training=False)
-    return mean - sum(model.losses)
+    return loss_without_penalties(model, x, y, outputs, weight)
 
 
 def _traced(

@@ -1,9 +1,11 @@
-"""Losses that are no means over rows: local sums, divided by a number of the whole batch.
+"""Parts of a loss: sums over rows, divided by a number of the whole batch, and penalties.
 
 Keras divides a masked loss by the number of unmasked elements, a loss reduced by
 ``"mean_with_sample_weight"`` by the sum of the weights, and one reduced by ``"sum"`` by nothing.
 Numerators and denominators add up over the rows of a batch. So a rank divides the numerator of its
 rows by the denominator of the whole batch, which is passed to it.
+
+Penalties are what layers add to the loss: regularizers, and ``add_loss``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from keras.src.losses import loss as keras_loss
 
 from matex.errors import NotShareable
 
-__all__ = ["check_reductions", "mean_losses_only", "shared_losses"]
+__all__ = [
+    "check_reductions",
+    "has_own_loss",
+    "loss_without_penalties",
+    "mean_losses_only",
+    "shared_losses",
+]
 
 _MEANS = ("sum_over_batch_size", "mean")
 _REDUCTIONS = (*_MEANS, "sum", "mean_with_sample_weight")
@@ -149,3 +157,33 @@ def mean_losses_only(model: Any) -> Iterator[None]:
 def _refuse_masks(masks: Iterable[Any]) -> None:
     if any(mask is not None for mask in masks):
         raise NotShareable("the loss is masked, so it is no mean over the batch")
+
+
+def has_own_loss(model: Any) -> bool:
+    """Whether the class of *model* computes its loss by a method of its own."""
+    return type(model).compute_loss is not keras.Model.compute_loss
+
+
+def loss_without_penalties(model: Any, x: Any, y: Any, outputs: Any, weight: Any) -> Any:
+    """The loss of *model*, a scalar, as evaluation has it, of the *outputs* for *x*; local.
+
+    Whether a loss of its own adds the layers' penalties cannot be told from its value, so it is
+    computed while all of them are 0. Only penalties that it makes by formulas of its own count.
+    """
+    with _without_penalties(model):
+        return model._compute_loss(x, y, outputs, weight, training=False)
+
+
+@contextlib.contextmanager
+def _without_penalties(model: Any) -> Iterator[None]:
+    """Context in which ``losses`` of *model*, and of its layers, are zeros, as many as before."""
+    asked = list(model._flatten_layers()) if has_own_loss(model) else [model]
+    zeros = [(layer, [keras.ops.zeros_like(loss) for loss in layer.losses]) for layer in asked]
+    before = [(layer, layer._losses_override) for layer in asked]
+    try:
+        for layer, none in zeros:
+            object.__setattr__(layer, "_losses_override", none)
+        yield
+    finally:
+        for layer, known in before:
+            object.__setattr__(layer, "_losses_override", known)

@@ -96,6 +96,59 @@ def test_the_loss_is_without_regularisation_and_by_weight() -> None:
         )
 
 
+class WithoutPenalties(keras.Model):
+    """A loss of its own, which leaves the regularizers out."""
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:  # fmt: skip
+        return keras.ops.mean(keras.ops.square(y - y_pred)) + self.penalties()
+
+    def penalties(self) -> Any:
+        return 0.0
+
+
+class WithPenalties(WithoutPenalties):
+    """A loss of its own, which adds what the layers add."""
+
+    def penalties(self) -> Any:
+        return tf.add_n(self.losses)
+
+
+class WithPenaltiesOfLayers(WithoutPenalties):
+    """A loss of its own, which asks layer by layer."""
+
+    def penalties(self) -> Any:
+        return sum(sum(layer.losses) for layer in self.layers)
+
+
+class ByKeras(WithoutPenalties):
+    """A loss that Keras adds up, with the arguments of old."""
+
+    def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:  # type: ignore[override]
+        return keras.Model.compute_loss(self, x, y, y_pred, sample_weight)
+
+
+@pytest.mark.parametrize(
+    "kind", [keras.Model, WithoutPenalties, WithPenalties, WithPenaltiesOfLayers, ByKeras]
+)
+@pytest.mark.parametrize("forward", [Forward, Traced])
+def test_the_loss_is_without_regularisation_however_it_is_computed(forward: Any, kind: Any) -> None:
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((5,))
+    hidden = layers.Dense(12, "relu", kernel_regularizer=keras.regularizers.L2(1.0))(inputs)
+    hidden = layers.ActivityRegularization(l2=1.0)(hidden)
+    model = kind(inputs, layers.Dense(1, bias_regularizer="l1")(hidden))
+    model.compile("adam", "mse")
+    x = np.random.default_rng(2).normal(size=(ROWS, 5)).astype(np.float32)
+    y = x[:, :1]
+    judge = forward(model)
+    wanted = float(np.mean(np.square(y - np.asarray(model(x)))))
+    assert [judge((x, y))[1] for _ in range(2)] == pytest.approx([wanted] * 2, rel=1e-5)
+    assert float(sum(model.losses)) > 1, "the penalties are those of before again"
+
+
 def test_a_trace_that_is_wrong_at_another_size_is_not_used_there() -> None:
     factor = 1.0  # a number of Python's, which a trace takes as it is when it is made
 
