@@ -41,9 +41,11 @@ class Judges:
         *,
         most: int,
     ) -> None:
-        training = training or keras_hooks.feeds(forward.model)[0]
+        fed = keras_hooks.feeds(forward.model)[0]
+        training = training or fed
         assert training is not None, "fit makes its iterator before it calls callbacks"
-        self.scoring = sample_of(training, most)
+        self._class_weight = (fed or {}).get("class_weight")
+        self.scoring = sample_of(training, most, class_weight=self._class_weight)
         self._forward = forward
         self._training = training
         self._validation = validation
@@ -58,7 +60,7 @@ class Judges:
 
     def before_training(self) -> Judge:
         """Judge of the untrained network, before fit has made its validation data."""
-        return Judge(held_out_of(self._training, self._validation, self._most), self._forward)
+        return Judge(self._held_out_of(self._validation, self._most), self._forward)
 
     def of_network(self, net: Network) -> Judge:
         """The judge on as many rows as events of *net* want, the same until :meth:`choose_anew`.
@@ -88,4 +90,7 @@ class Judges:
 
     def _rows(self, count: int) -> Sample:
         validation = self._validation or keras_hooks.feeds(self._forward.model)[1]
-        return held_out_of(self._training, validation, count)
+        return self._held_out_of(validation, count)
+
+    def _held_out_of(self, validation: dict[str, Any] | None, count: int) -> Sample:
+        return held_out_of(self._training, validation, count, class_weight=self._class_weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,15 +55,28 @@ class Sample:
         return [at for lo, hi in spans for at in range(lo, hi, self._at_once)]
 
 
-def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Sample:
+def sample_of(
+    given: dict[str, Any],
+    count: int,
+    *,
+    offset: float = 0.0,
+    class_weight: Mapping[int, float] | None = None,
+) -> Sample:
     """Sample of the data of a fit: ``x``, and ``y`` and ``sample_weight`` if given.
+
+    Args:
+        given: data by name.
+        count: largest number of rows.
+        offset: place of the first row, as a fraction of the distance from one to the next.
+        class_weight: weights of classes, for rows of one ``y`` that have no weights of their own;
+            none by default.
 
     Raises:
         InputError: data that go by once, of which nothing can be looked at beforehand.
     """
     x = given["x"]
     if isinstance(x, tf.data.Dataset):
-        return Sample(_first_of(x, count), count, offset=offset)
+        return Sample(_weighed(_first_of(x, count), class_weight), count, offset=offset)
     if keras_hooks.is_stream(x):
         raise InputError(
             "apoptosis looks at some of the training data, and data that come batch by batch "
@@ -70,7 +84,8 @@ def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Samp
             "matex.Apoptosis(data=(x, y))"
         )
     try:
-        batches = Batches(x, given.get("y"), given.get("sample_weight"))
+        parts = [given.get(name) for name in ("y", "sample_weight")]
+        batches = _weighed((x, *parts), class_weight)
     except Unsupported as error:
         raise InputError(
             f"apoptosis wants arrays to look at: {error}; give it matex.Apoptosis(data=(x, y))"
@@ -78,18 +93,34 @@ def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Samp
     return Sample(batches, count, offset=offset)
 
 
-def held_out_of(training: dict[str, Any], validation: dict[str, Any] | None, count: int) -> Sample:
-    """Rows to evaluate an event: of the validation data, or else of the training data."""
+def held_out_of(
+    training: dict[str, Any],
+    validation: dict[str, Any] | None,
+    count: int,
+    *,
+    class_weight: Mapping[int, float] | None = None,
+) -> Sample:
+    """Rows to evaluate an event: of the validation data, or else of the training data.
+
+    Keras does not weigh the former by class; here both have the objective of training, whose gain
+    limits what an event may cost.
+    """
     if validation is not None and not _goes_by(validation["x"]):
-        return sample_of(validation, count)
-    return sample_of(training, count, offset=0.5)
+        return sample_of(validation, count, class_weight=class_weight)
+    return sample_of(training, count, offset=0.5, class_weight=class_weight)
+
+
+def _weighed(rows: tuple[Any, ...], class_weight: Mapping[int, float] | None) -> Batches:
+    x, y, weight = (*rows, None, None)[:3]
+    is_one = y is not None and weight is None and not tf.nest.is_nested(y)
+    return Batches(x, y, weight, class_weight=class_weight if is_one else None)
 
 
 def _goes_by(x: Any) -> bool:
     return keras_hooks.is_stream(x) and not isinstance(x, tf.data.Dataset)
 
 
-def _first_of(dataset: tf.data.Dataset, count: int) -> Batches:
+def _first_of(dataset: tf.data.Dataset, count: int) -> tuple[Any, ...]:
     parts: list[tuple[Any, ...]] = []
     rows = kept = 0
     for batch in dataset:
@@ -98,5 +129,6 @@ def _first_of(dataset: tf.data.Dataset, count: int) -> Batches:
         kept += sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in tf.nest.flatten(batch))
         if rows >= count or kept >= _KEPT:
             break
+    joined: tuple[Any, ...]
     joined = tf.nest.map_structure(lambda *leaves: np.concatenate(leaves), *parts)
-    return Batches(*joined)
+    return joined
