@@ -10,8 +10,11 @@ import numpy as np
 from matex.apoptosis.units import Units
 
 __all__ = [
+    "OF_OUTPUTS",
     "TIED_BY_ACTIVATION",
     "TIED_BY_SUM",
+    "UNKNOWN_ACTIVATION",
+    "WEIGHED_ACTIVATION",
     "Binding",
     "Network",
     "Norm",
@@ -23,6 +26,11 @@ __all__ = [
 
 TIED_BY_ACTIVATION = "its activation ties the units together"
 TIED_BY_SUM = "it divides by a sum over all units"
+UNKNOWN_ACTIVATION = "matex does not know whether its activation works on each unit alone"
+WEIGHED_ACTIVATION = "its activation has weights"
+
+# Reasons that are no news of layers that make outputs of the model, which are kept anyhow.
+OF_OUTPUTS = (TIED_BY_ACTIVATION, TIED_BY_SUM, UNKNOWN_ACTIVATION, WEIGHED_ACTIVATION)
 
 
 class Tag(NamedTuple):

@@ -11,13 +11,7 @@ import keras
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis.network import (
-    TIED_BY_ACTIVATION,
-    TIED_BY_SUM,
-    Network,
-    Reading,
-    Tag,
-)
+from matex.apoptosis.network import OF_OUTPUTS, Network, Reading, Tag
 from matex.apoptosis.rules import rule_for
 from matex.errors import InputError, Unsupported
 
@@ -87,7 +81,7 @@ def _traced(functional: Any, *, outer: bool) -> Network:
     # The outputs of a model are kept whatever their activation, which is no news.
     for tensor in functional.outputs:
         name = tensor._keras_history.operation.name
-        if net.left_alone.get(name, "").endswith((TIED_BY_ACTIVATION, TIED_BY_SUM)):
+        if net.left_alone.get(name, "").endswith(OF_OUTPUTS):
             del net.left_alone[name]
     return net
 

@@ -331,6 +331,69 @@ def test_a_subclassed_model_is_followed_or_refused_by_name() -> None:
         trace(other)
 
 
+def _halved(x: Any) -> Any:
+    return 0.5 * ops.tanh(x)
+
+
+class OwnLeakyReLU(layers.LeakyReLU):
+    """An activation whose class says nothing of what it does."""
+
+
+@pytest.mark.parametrize(
+    ("activation", "scales"),
+    [
+        (layers.LeakyReLU(0.1), True),
+        (layers.ReLU(), True),
+        (layers.ReLU(6.0), False),
+        (layers.ReLU(threshold=0.1), False),
+        (layers.ELU(), False),
+        (layers.Activation("tanh"), False),
+        (layers.Activation(layers.Activation(layers.LeakyReLU())), True),
+        (keras.activations.sparse_sigmoid, False),
+    ],
+)
+def test_layers_of_keras_given_as_an_activation_are_one(activation: Any, scales: bool) -> None:
+    keras.utils.set_random_seed(5)
+    hidden = layers.Dense(12, activation=activation)
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, layers.Dense(3)(hidden(inputs)))
+    net = trace(model)
+    (group,) = groups_of(net)
+    assert set(net.units.bent_roots()) == (set() if scales else set(group.members.tolist()))
+    copy_unit(net, group, 0, 11)
+    sample = np.random.default_rng(1).normal(size=(50, 6)).astype(np.float32)
+    before = model(sample).numpy()
+    rebuild.cut(model, net, remove(model, sample, group, net, 1, among=[0, 11]))
+    np.testing.assert_allclose(model(sample), before, atol=1e-5)
+    assert hidden.units == 11
+    reload(model, sample, before, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("activation", "why"),
+    [
+        ("softmax", "ties the units together"),
+        (keras.activations.log_softmax, "ties the units together"),
+        (layers.Softmax(), "ties the units together"),
+        (layers.Activation("softmax"), "ties the units together"),
+        (
+            layers.Softmax(axis=1),
+            "matex does not know whether its activation works on each unit alone",
+        ),
+        (_halved, "matex does not know whether its activation works on each unit alone"),
+        (OwnLeakyReLU(), "matex does not know whether its activation works on each unit alone"),
+        (layers.PReLU(), "its activation has weights"),
+    ],
+)
+def test_why_an_activation_keeps_units_is_true(activation: Any, why: str) -> None:
+    dense = layers.Dense(12, name="a", activation=activation)
+    model = keras.Sequential([keras.Input((5, 4)), dense, layers.Dense(3, activation=_halved)])
+    model(np.zeros((2, 5, 4)))
+    net = trace(model)
+    assert groups_of(net) == [] and set(net.left_alone) == {"a"}
+    assert why in net.left_alone["a"]
+
+
 @pytest.mark.parametrize(
     "ends", [[layers.Dense(3, "softmax")], [layers.Dense(3), layers.Softmax()]]
 )

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from matex.apoptosis import kinds
-from matex.apoptosis.network import TIED_BY_ACTIVATION, Network, Reading, Tag
+from matex.apoptosis.network import (
+    TIED_BY_ACTIVATION,
+    UNKNOWN_ACTIVATION,
+    WEIGHED_ACTIVATION,
+    Network,
+    Reading,
+    Tag,
+)
 
 __all__ = [
     "NOT_SUMMED",
@@ -63,13 +70,19 @@ def activated(net: Network, layer: Any, tag: Tag) -> Tag | None:
 def through(net: Network, layer: Any, activation: Any, tag: Tag) -> Tag | None:
     """The tag after *activation*."""
     if not kinds.is_elementwise(activation):
-        net.keep(tag, layer, TIED_BY_ACTIVATION)
+        net.keep(tag, layer, _why_kept(activation))
         return None
     if not kinds.scales(activation):
         net.units.bend(tag.units)
     if kinds.is_linear(activation):
         return tag
     return tag._replace(source=None, linear=False)
+
+
+def _why_kept(activation: Any) -> str:
+    if kinds.ties(activation):
+        return TIED_BY_ACTIVATION
+    return WEIGHED_ACTIVATION if getattr(activation, "weights", ()) else UNKNOWN_ACTIVATION
 
 
 def embedding(net: Network, call: Any, tags: Tags) -> Tags:

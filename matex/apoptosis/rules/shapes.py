@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from matex.apoptosis.network import TIED_BY_SUM, Network, Tag
@@ -64,13 +63,7 @@ def activation(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag,) = call.operation, tags
     if tag is None:
         return [None]
-    if isinstance(layer, keras.layers.Activation):
-        return [through(net, layer, layer.activation, tag)]
-    if not isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU) or (
-        getattr(layer, "max_value", None) is not None or getattr(layer, "threshold", None)
-    ):
-        net.units.bend(tag.units)
-    return [tag._replace(source=None, linear=False)]
+    return [through(net, layer, layer, tag)]
 
 
 def softmax(net: Network, call: Any, tags: Tags) -> Tags:
