@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,17 +18,15 @@ _VERSION = "brain.Event:2"  # the records' own; TensorBoard forgets lost steps f
 
 
 class EventFile:
-    """A new file in *directory*, which is created if missing.
+    """A new file at *path*, whose directory is created if missing.
 
     Raises:
         OSError, tf.errors.OpError: it cannot be written; so do all methods.
     """
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads the files of a directory in the order of their names.
-        host, now = socket.gethostname(), time.time_ns()
-        self._path = directory / f"events.out.tfevents.{now // 10**9}.{host}.{now}.{os.getpid()}"
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._writer = tf.io.TFRecordWriter(str(self._path))
         try:
             self._write(tf.compat.v1.Event(wall_time=time.time(), file_version=_VERSION))

@@ -15,6 +15,7 @@ from matex.records.console import log_name
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.heartbeat_file import read_sign
 from matex.records.losses import LOST_STRICTLY, advice
+from matex.records.rank_files import files_of_ranks
 from matex.records.starts import starts_of
 from matex.report.trace import TRACE, write_trace
 
@@ -34,14 +35,14 @@ class Logs:
 
     def begin(self) -> None:
         """Note the sizes of the logs before the ranks start: earlier content is of other ranks."""
-        self._begun = {path: path.stat().st_size for path in self._paths()}
+        self._begun = {path: path.stat().st_size for path in self._paths().values()}
 
     def ends(self) -> dict[int, str]:
         """The end of each rank's log."""
-        return {int(path.stem.removeprefix("rank-")): self._end_of(path) for path in self._paths()}
+        return {rank: self._end_of(path) for rank, path in self._paths().items()}
 
-    def _paths(self) -> list[Path]:
-        return list(self._report.glob("rank-[0-9]*.log"))
+    def _paths(self) -> dict[int, Path]:
+        return files_of_ranks(self._report, ".log")
 
     def _end_of(self, log: Path) -> str:
         with log.open("rb") as file:

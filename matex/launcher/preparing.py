@@ -11,19 +11,15 @@ from pathlib import Path
 
 from matex.config import Config
 from matex.errors import InputError
+from matex.launcher.earlier_report import check_earlier, forget
 from matex.launcher.locks import owned
 from matex.records.events import EVENTS, EventLog, keep_room, read_events
 from matex.records.heartbeat_file import FILE
 from matex.records.resize_request import RESIZE
-from matex.records.scalars import TENSORBOARD
 from matex.records.starting_file import STARTING
 from matex.records.summary import SUMMARY
-from matex.report.trace import TRACE
 
 __all__ = ["all_owned", "prepare", "scratch_directory"]
-
-# The logs of ranks, and their parts of the trace.
-_OF_RANKS = ("rank-[0-9]*.log", "rank-[0-9]*.trace")
 
 
 def prepare(report: Path, checkpoint: Path | None) -> None:
@@ -33,24 +29,20 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
     does that was put back into the queue: then its events and logs are kept, and continued.
 
     Raises:
-        InputError: the directory cannot be written.
+        InputError: the directory cannot be written, or has files of a run's names that are of none.
     """
     events = report / EVENTS
     try:
         report.mkdir(parents=True, exist_ok=True)
-        (report / SUMMARY).unlink(missing_ok=True)
-        (report / FILE).unlink(missing_ok=True)
-        (report / RESIZE).unlink(missing_ok=True)
-        (report / STARTING).unlink(missing_ok=True)
-        keep_room(report)
+        check_earlier(report)
+        keep_room(report)  # before anything is removed: a run that is killed here is known by it
         if checkpoint is not None and events.exists() and _is_of(events, checkpoint):
+            for name in (SUMMARY, FILE, RESIZE, STARTING):
+                (report / name).unlink(missing_ok=True)
             _end_with_a_whole_line(events)
             EventLog(events, -1).write("continued")
             return
-        of_ranks = (path for form in _OF_RANKS for path in report.glob(form))
-        for old in (events, report / TRACE, *of_ranks):
-            old.unlink(missing_ok=True)
-        shutil.rmtree(report / TENSORBOARD, ignore_errors=True)
+        forget(report)
     except OSError as error:
         raise InputError(
             f"the report directory must be writable. Received: {report}: {error.strerror}"

@@ -21,6 +21,7 @@ __all__ = [
     "Event",
     "EventLog",
     "give_room",
+    "has_room",
     "keep_room",
     "read_events",
     "write_json",
@@ -128,6 +129,11 @@ def write_text(path: Path, content: str | bytes) -> None:
 def keep_room(directory: Path) -> None:
     """Reserve space in *directory* for the files that are written at the very end."""
     (directory / _ROOM).write_bytes(bytes(_ROOM_BYTES))
+
+
+def has_room(directory: Path) -> bool:
+    """Whether a run has reserved space in *directory*, and has not ended since."""
+    return (directory / _ROOM).is_file()
 
 
 def give_room(directory: Path) -> None:

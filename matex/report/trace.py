@@ -14,6 +14,7 @@ from typing import Any
 
 from matex.records.events import Event, write_text
 from matex.records.line_file import read_lines
+from matex.records.rank_files import files_of_ranks
 from matex.records.thinning import thinned
 from matex.report.event_slices import counts, instants, lives, works
 from matex.report.slices import LAUNCHER, TRACKS, Count, Instant, Slice, nested
@@ -40,10 +41,8 @@ def write_trace(report: Path, events: Sequence[Event]) -> None:
     Raises:
         OSError: a part cannot be read, or the trace not be written.
     """
-    parts = {
-        int(path.stem.removeprefix("rank-")): _samples_in(path)
-        for path in sorted(report.glob("rank-[0-9]*.trace"))
-    }
+    paths = files_of_ranks(report, ".trace")
+    parts = {rank: _samples_in(path) for rank, path in paths.items()}
     write_text(report / TRACE, _text_of(trace(events, parts)))
 
 

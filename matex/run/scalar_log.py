@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matex.keras_hooks import OpError
 from matex.keras_hooks.event_files import EventFile
+from matex.records.curve_files import new_curve_file
 from matex.records.events import Event
 from matex.records.scalars import ScalarReading, Scalars
 
@@ -60,7 +61,7 @@ class ScalarLog:
         if self._file is not None and self._file.is_removed:
             self._drop_file()
         if self._file is None:
-            self._file = EventFile(directory)
+            self._file = EventFile(directory / new_curve_file())
         for new in self._unwritten:
             if new.begins:
                 self._file.begin_at(new.time_s, new.step)

@@ -8,6 +8,7 @@ import pytest
 
 from matex.launcher.ending import Logs, last_start, this_job
 from matex.launcher.preparing import prepare
+from matex.records.curve_files import new_curve_file
 from matex.records.events import EVENTS, EventLog, give_room, read_events
 from matex.records.scalars import TENSORBOARD
 from matex.records.summary import SUMMARY
@@ -30,7 +31,7 @@ def earlier(tmp_path: Path) -> tuple[Path, Path]:
     (report / part_name(0)).touch()
     (report / TRACE).touch()
     (report / TENSORBOARD).mkdir()
-    (report / TENSORBOARD / "events.out.tfevents.1").touch()
+    (report / TENSORBOARD / new_curve_file()).touch()
     return report, saved
 
 
