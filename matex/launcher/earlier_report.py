@@ -31,15 +31,29 @@ _LINE_BYTES = 1 << 20
 def check_earlier(report: Path) -> None:
     """Refuse a directory with files by the names of a run's that no run has written.
 
+    Directories in the place of its files are refused as well, and a file in that of its curves.
+
     Raises:
         InputError: naming the first of them.
     """
     found = _files_in(report)
+    for path in found:
+        if path.is_dir() and not path.is_symlink():
+            raise _in_the_way(path, "a directory in the place of a file")
+    if (report / TENSORBOARD).exists() and not (report / TENSORBOARD).is_dir():
+        raise _in_the_way(report / TENSORBOARD, "a file in the place of a directory")
     if found and not _is_report(report):
         raise InputError(
             "the report directory must be empty or hold an earlier report. Received: "
             f"{report} has {found[0].name}, which is not of a report; name another directory"
         )
+
+
+def _in_the_way(path: Path, what: str) -> InputError:
+    return InputError(
+        "the report directory must have room for the files of a run. Received: "
+        f"{path} is {what}; move it, or name another directory"
+    )
 
 
 def forget(report: Path) -> None:

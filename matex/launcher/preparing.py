@@ -44,9 +44,8 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
             return
         forget(report)
     except OSError as error:
-        raise InputError(
-            f"the report directory must be writable. Received: {report}: {error.strerror}"
-        ) from None
+        received = f"{error.filename or report}: {error.strerror}"
+        raise InputError(f"the report directory must be writable. Received: {received}") from None
 
 
 def _is_of(events: Path, checkpoint: Path) -> bool:

@@ -43,6 +43,26 @@ def test_files_that_are_of_no_run_are_named_and_stay(name: str, tmp_path: Path) 
     assert content(tmp_path) == before
 
 
+@pytest.mark.parametrize("name", [*NAMES, TENSORBOARD, ".room-for-the-summary"])
+@pytest.mark.parametrize("has_report", [True, False])
+def test_what_is_in_the_way_is_named_before_anything_is_removed(
+    name: str, has_report: bool, tmp_path: Path
+) -> None:
+    if has_report:
+        prepare(tmp_path, None)
+        give_room(tmp_path)
+        EventLog(tmp_path / "aside", -1).write("started")
+        (tmp_path / "aside").rename(tmp_path / (EVENTS if name != EVENTS else "events.old"))
+    (tmp_path / name).touch() if name == TENSORBOARD else (tmp_path / name).mkdir()
+    other = SUMMARY if name != SUMMARY else TRACE
+    if has_report or name != ".room-for-the-summary":
+        (tmp_path / other).write_text("mine")
+    before = content(tmp_path)
+    with pytest.raises(InputError, match=f"the report directory must .* Received: .*/{name}"):
+        prepare(tmp_path, None)
+    assert content(tmp_path) == before
+
+
 def test_files_by_other_names_are_left_beside_a_report(tmp_path: Path) -> None:
     curves = tmp_path / TENSORBOARD
     (curves / "train").mkdir(parents=True)
