@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from math import isfinite
 
-__all__ = ["named_arguments"]
+__all__ = ["KERAS_OPTIMIZERS", "named_arguments"]
+
+#: Keras's optimizers by their names in lower case, known before Keras is imported: those of any
+#: version, of which an older one lacks some.
+KERAS_OPTIMIZERS = (
+    *("adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "lamb", "lion"),
+    *("muon", "nadam", "rmsprop", "schedulefreeadamw", "sgd"),
+)
 
 _SWITCHES = {"true": True, "false": False}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from matex.config.contradiction import Contradiction
+from matex.config.named_arguments import KERAS_OPTIMIZERS, named_arguments
 from matex.config.option import options_of
 from matex.config.options import OWN_ROWS, RankOptions
 
@@ -47,6 +48,12 @@ def check_together(config: RankOptions) -> None:
         raise Contradiction(
             "{compression} powersgd is for gradients: sync sends them, gossip takes fp16, bf16 and "
             "int8. Received: {compression:=} with {strategy:=}",
+            config,
+        )
+    if config.compression.startswith("powersgd") and config.exchange == "native":
+        raise Contradiction(
+            "{compression} powersgd is computed by NumPy: leave {exchange} out, or give another "
+            "{compression}. Received: {exchange:=} with {compression:=}",
             config,
         )
     _check_strategy(config)
@@ -135,6 +142,15 @@ def _check_centres(config: RankOptions) -> None:
             "sgd:momentum=0.5. Received: {momentum:=} with {centre_optimizer:=}",
             config,
         )
+    if config.centre_optimizer is not None:
+        name, _ = named_arguments(config.centre_optimizer)
+        if name.lower() not in KERAS_OPTIMIZERS:
+            raise Contradiction(
+                f"{{centre_optimizer}} must name an optimizer of Keras: one of "
+                f"{', '.join(KERAS_OPTIMIZERS)}; adagrad:learning_rate=0.01 is one with an "
+                "argument. Received: {centre_optimizer:=}",
+                config,
+            )
     if config.asynchronous and config.sync_every == 1:
         raise Contradiction(
             "asynchronous easgd wants {sync_every} of at least 2, which a meeting takes. "

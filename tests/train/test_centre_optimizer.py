@@ -8,8 +8,10 @@ import keras
 import numpy as np
 import pytest
 
+from matex.config.named_arguments import KERAS_OPTIMIZERS
 from matex.errors import InputError
 from matex.fitting.flat_optimizer import FlatOptimizer
+from matex.keras_hooks.optimizers import optimizer_kinds
 
 SHAPES = ((3, 2), (2,))
 
@@ -49,6 +51,10 @@ def test_servers_that_follow_each_other_are_one_optimizer(
         weights, slots = made
         assert weights.dtype == slots.dtype == np.float32
     np.testing.assert_allclose(weights, flat(plain), rtol=1e-5, atol=1e-6)
+
+
+def test_every_optimizer_of_keras_is_known_before_keras_is_imported() -> None:
+    assert optimizer_kinds().keys() <= set(KERAS_OPTIMIZERS)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,15 @@ BAD = {
         ["run", "-n", "2", "--lr-scaling", "linear", "train.py"],
         "give --batch-per-rank too",
     ),
+    "an exchange that does not know the compression": (
+        ["run", "-n", "2", "--compression", "powersgd:4", "--exchange", "native", "train.py"],
+        "leave --exchange out, or give another --compression. Received: --exchange native with "
+        "--compression powersgd:4",
+    ),
+    "an optimizer that Keras has not": (
+        ["run", "-n", "2", "--strategy", "downpour", "--centre-optimizer", "foo", "train.py"],
+        "--centre-optimizer must name an optimizer of Keras: one of adadelta, ",
+    ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
         "--hang-timeout must be above 0 seconds. Received: '0'",

@@ -184,6 +184,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"compression": "int8", "exchange_plan": "flat"},
         "Received: exchange_plan='flat' with compression='int8'",
     ),
+    (
+        {"compression": "powersgd:4", "exchange": "native"},
+        "compression powersgd is computed by NumPy: leave exchange out, or give another "
+        "compression. Received: exchange='native' with compression='powersgd:4'",
+    ),
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
     ({"sync_batchnorm": True, "strategy": "gossip"}, "sync_batchnorm wants strategy sync"),
     ({"deterministic": True, "strategy": "gossip"}, "deterministic wants strategy sync"),
@@ -225,6 +230,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"centre_optimizer": "adam", "momentum": 0.5, "strategy": "downpour"},
         "Received: momentum=0.5 with centre_optimizer='adam'",
+    ),
+    (
+        {"centre_optimizer": "foo:learning_rate=1", "strategy": "downpour"},
+        "sgd; adagrad:learning_rate=0.01 is one with an argument. "
+        "Received: centre_optimizer='foo:learning_rate=1'",
     ),
     ({"spares": 1, "strategy": "downpour"}, "spares wants strategy sync"),
     ({"respawn": 1, "strategy": "gossip"}, "respawn wants strategy sync"),
