@@ -9,9 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from matex.config.durations import duration_s, duration_text
+from matex.config.monitored import monitored
 from matex.config.named_arguments import named_arguments
 
-__all__ = ["COMPRESSION", "KINDS", "OPTIMIZER", "PATH", "SWITCH", "TIME", "WORDS", "Kind"]
+__all__ = [
+    "COMPRESSION",
+    "KINDS",
+    "MONITOR",
+    "OPTIMIZER",
+    "PATH",
+    "SWITCH",
+    "TIME",
+    "WORDS",
+    "Kind",
+]
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,12 @@ def _optimizer(value: Any) -> str:
     return text
 
 
+def _monitor(value: Any) -> str:
+    text = _word(value)
+    monitored(text)
+    return text
+
+
 def _switch(value: Any) -> bool:
     if value not in (0, 1):
         raise ValueError
@@ -112,6 +129,9 @@ OPTIMIZER = Kind(
     "an optimizer, with arguments as in adam:learning_rate=0.01,amsgrad=true",
     _optimizer,
     _optimizer,
+)
+MONITOR = Kind(
+    "the name of a value in the logs, after max: where the highest is the best", _monitor, _monitor
 )
 TIME = Kind("a time HH:MM:SS above zero", duration_s, _time, duration_text)
 

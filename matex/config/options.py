@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from matex.config.kinds import COMPRESSION, OPTIMIZER, TIME
+from matex.config.kinds import COMPRESSION, MONITOR, OPTIMIZER, TIME
 from matex.config.option import check_values, option
 
 __all__ = [
@@ -132,7 +132,7 @@ class RankOptions:
         0, "K", "those of the K best epochs are kept, too", CHECKPOINTS, least=0)
     monitor: str = option(
         "val_loss", "[max:]NAME", "what makes an epoch the best: the lowest, or with max: the "
-        "highest, of the logs at its end", CHECKPOINTS)
+        "highest, of the logs at its end", CHECKPOINTS, kind=MONITOR, condition="with --keep-best")
     memory: Path | None = option(
         None, "DIR", "a directory in the memory of each host, for checkpoints that outlive the "
         "processes; given by matex run with --max-restarts or --respawn", CHECKPOINTS, hidden=True)

@@ -63,19 +63,24 @@ def check_together(config: RankOptions) -> None:
 
 
 def check_used(config: RankOptions) -> None:
-    """Refuse options of a command line that have no effect, as no checkpoint goes to a file.
+    """Refuse options of a command line that have no effect without another one.
 
     A script's own ``matex.init`` may give them, and leave the directory to its caller.
 
     Raises:
         Contradiction: naming the first.
     """
-    if config.checkpoint is not None:
-        return
     for option in options_of(type(config)):
-        if option.name in _OF_FILES and getattr(config, option.attribute) != option.default:
+        if getattr(config, option.attribute) == option.default:
+            continue
+        wanted = ""
+        if option.name in _OF_FILES and config.checkpoint is None:
+            wanted = "{checkpoint} DIR"
+        elif option.name == "monitor" and not config.keep_best:
+            wanted = "{keep_best} K"
+        if wanted:
             raise Contradiction(
-                f"{{{option.name}}} wants {{checkpoint}} DIR, where it has an effect. "
+                f"{{{option.name}}} wants {wanted}, where it has an effect. "
                 f"Received: {{{option.name}:=}} without it",
                 config,
             )

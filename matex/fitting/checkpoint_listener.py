@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.saver import FILES
+from matex.config.monitored import monitored
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
 from matex.records.step_report import StepReport
@@ -66,6 +67,9 @@ class CheckpointListener(FitListener):
         run = self._run
         if not report.is_complete:
             return
+        best = monitored(run.config.monitor)
+        if run.config.keep_best and run.config.checkpoint and best.name not in report.logs:
+            run.say_once(best.line_without(report.logs))
         self._checkpoint.measure()
         after = Cursor(report.epoch + 1, 0, report.digest)
 

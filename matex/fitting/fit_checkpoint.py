@@ -13,6 +13,7 @@ from matex.apoptosis import rebuild
 from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
+from matex.config.monitored import monitored
 from matex.config.virtual import VIRTUAL
 from matex.data.sketch import are_same_data
 from matex.fitting import fit_histories
@@ -161,9 +162,9 @@ class FitCheckpoint:
         extra[fit_histories.HISTORIES] = fit_histories.packed(
             self._run.replacements.histories, keras_hooks.history_of(self._model, ended=ended)
         )
-        mode, _, name = self._run.config.monitor.rpartition(":")
-        if logs and name in logs:
-            extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))
+        best = monitored(self._run.config.monitor)
+        if logs and best.name in logs:
+            extra["score"] = np.array(float(logs[best.name]) * best.sign)
         return model_state.hold(
             self._model,
             saved_cursor,

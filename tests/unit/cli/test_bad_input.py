@@ -141,6 +141,25 @@ BAD = {
         ["run", "-n", "2", "--strategy", "downpour", "--centre-optimizer", "foo", "train.py"],
         "--centre-optimizer must name an optimizer of Keras: one of adadelta, ",
     ),
+    "the best by a name of nothing": (
+        [
+            "run",
+            "-n",
+            "2",
+            "--checkpoint",
+            "c",
+            "--keep-best",
+            "2",
+            "--monitor",
+            "max:",
+            "train.py",
+        ],
+        "--monitor must be the name of a value in the logs",
+    ),
+    "the best of none": (
+        ["run", "-n", "2", "--checkpoint", "c", "--monitor", "loss", "train.py"],
+        "--monitor wants --keep-best K, where it has an effect. Received: --monitor loss without",
+    ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
         "--hang-timeout must be above 0 seconds. Received: '0'",

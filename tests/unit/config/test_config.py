@@ -301,7 +301,8 @@ def test_options_of_checkpoints_in_files_want_a_directory(
     with pytest.raises(InputError) as refused:
         Config.from_words(words)
     assert str(refused.value) == said
-    assert Config.from_words({**words, "checkpoint": "saved"}).checkpoint == Path("saved")
+    best = {"keep_best": "2", **words} if name == "monitor" else words
+    assert Config.from_words({**best, "checkpoint": "saved"}).checkpoint == Path("saved")
     monkeypatch.setenv(f"MATEX_{name.upper()}", text)
     with pytest.raises(InputError) as refused:
         Config.from_words({})

@@ -18,7 +18,17 @@ from matex.cli.parser import Parser
 from matex.cli.run import EXAMPLES
 from matex.config import Config, LaunchOptions
 from matex.config.given import make
-from matex.config.kinds import COMPRESSION, KINDS, OPTIMIZER, PATH, SWITCH, TIME, WORDS, Kind
+from matex.config.kinds import (
+    COMPRESSION,
+    KINDS,
+    MONITOR,
+    OPTIMIZER,
+    PATH,
+    SWITCH,
+    TIME,
+    WORDS,
+    Kind,
+)
 from matex.config.option import Option, option, options_of
 from matex.config.options import APOPTOSIS_MODES, GROUPS
 from matex.config.reference import page
@@ -99,6 +109,7 @@ BAD_TEXTS: dict[Kind, list[str]] = {
         "adam:a=1,a=2",
         "a-b",
     ],
+    MONITOR: ["", "max:", "min:"],
     COMPRESSION: ["zip", "powersgd", "powersgd:", "powersgd:0", "powersgd:65", "powersgd:04"],
 }
 
@@ -157,6 +168,7 @@ def test_a_wrong_variable_is_refused(each: Option, monkeypatch: pytest.MonkeyPat
 
 BAD_VALUES: dict[Kind, list[Any]] = {
     OPTIMIZER: [4, "", "adam:"],
+    MONITOR: [4, None, "", "max:"],
     COMPRESSION: [4, None, "", "powersgd:x"],
     KINDS[int]: ["3", 1.5, True, []],
     KINDS[float]: ["3", True, [], float("nan")],
@@ -194,6 +206,7 @@ def test_what_is_of_one_meaning_is_taken() -> None:
 
 GOOD: dict[Kind, list[Any]] = {
     OPTIMIZER: ["adagrad:learning_rate=1e-2,nesterov=true"],
+    MONITOR: ["max:val_accuracy", "loss"],
     COMPRESSION: ["none", "int8", "powersgd:64"],
     KINDS[int]: [5],
     KINDS[float]: [0.5],
@@ -208,7 +221,11 @@ GOOD: dict[Kind, list[Any]] = {
 def beside(each: Option) -> dict[str, Any]:
     """Options that must be given beside another, by the table and by the rules for several."""
     more: dict[str, Any] = {"strategy": each.strategies[0]} if each.strategies else {}
-    also = {"outer_every": {"two_level": True}, "virtual": {"deterministic": True}}
+    also: dict[str, dict[str, Any]] = {
+        "outer_every": {"two_level": True},
+        "virtual": {"deterministic": True},
+        "monitor": {"keep_best": 2},
+    }
     if each.group == "checkpoints" and not each.hidden:
         more["checkpoint"] = Path("/saved")  # ranks get a full path
     return {**more, **also.get(each.name, {})}
