@@ -17,7 +17,7 @@ import ft
 from matex.cli.arguments import add_options, completed, given_words
 from matex.cli.parser import Parser
 from matex.config import Config, LaunchOptions, ProgramOptions, batch_job
-from matex.config.given import make
+from matex.config.given import make, names_given
 from matex.config.virtual import workers_for
 from matex.errors import InputError
 
@@ -149,6 +149,12 @@ def _run(arguments: argparse.Namespace) -> int:
     config = _config(parser, arguments)
     try:
         options = make(LaunchOptions, words=given_words(arguments, LaunchOptions))
+        given = names_given(Config, given_words(arguments, Config))
+        if "memory_every" in given and not options.max_restarts:
+            raise InputError(
+                "--memory-every wants --max-restarts R, where it has an effect. "
+                f"Received: --memory-every {config.memory_every:g} without it"
+            )
         wanted = _launch(options, config, arguments.script, arguments.arguments)
     except (InputError, ft.UsageError) as error:
         parser.error(str(error))

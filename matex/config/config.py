@@ -11,7 +11,7 @@ from typing import Any
 import ft
 from matex.config.contradiction import Contradiction
 from matex.config.environment import user_cache
-from matex.config.given import make
+from matex.config.given import make, names_given
 from matex.config.options import RankOptions
 from matex.config.validation import check_together, check_used
 from matex.errors import InputError
@@ -62,7 +62,7 @@ class Config(RankOptions):
         """
         try:
             config = make(cls, words=words)
-            check_used(config)
+            check_used(config, names_given(cls, words))
         except Contradiction as error:
             raise InputError(error.on_command_line) from None
         return config

@@ -10,7 +10,7 @@ from matex.config.kinds import WORDS
 from matex.config.option import Option, options_of
 from matex.errors import InputError
 
-__all__ = ["given_in_environment", "make", "overruled"]
+__all__ = ["given_in_environment", "make", "names_given", "overruled"]
 
 Table = TypeVar("Table")
 
@@ -69,6 +69,15 @@ def _refuse_unknown(options: Sequence[Option], given: Mapping[str, Any]) -> None
     if unknown:
         known = ", ".join(option.name for option in options)
         raise InputError(f"options are {known}. Received: {', '.join(sorted(unknown))}")
+
+
+def names_given(table: type, words: Mapping[str, Any]) -> set[str]:
+    """Names of the options of *table* that *words* of a command line or variables give."""
+    return {
+        option.name
+        for option in options_of(table)
+        if option.name in words or given_in_environment(option) is not None
+    }
 
 
 def given_in_environment(option: Option) -> str | None:

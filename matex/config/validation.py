@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from matex.config.contradiction import Contradiction
@@ -62,25 +63,28 @@ def check_together(config: RankOptions) -> None:
     _check_deterministic(config)
 
 
-def check_used(config: RankOptions) -> None:
+def check_used(config: RankOptions, given: Collection[str]) -> None:
     """Refuse options of a command line that have no effect without another one.
 
     A script's own ``matex.init`` may give them, and leave the directory to its caller.
 
+    Args:
+        given: names of the options that were given, also with the values of their defaults.
+
     Raises:
         Contradiction: naming the first.
     """
+    idle = {} if config.checkpoint is not None else dict.fromkeys(_OF_FILES, "{checkpoint} DIR")
+    if not config.keep_best:
+        idle.setdefault("monitor", "{keep_best} K")
+    if config.lr_scaling == "none":
+        idle["warmup_epochs"] = "{lr_scaling}"
+    if not config.deterministic:
+        idle["virtual"] = "{deterministic}"
     for option in options_of(type(config)):
-        if getattr(config, option.attribute) == option.default:
-            continue
-        wanted = ""
-        if option.name in _OF_FILES and config.checkpoint is None:
-            wanted = "{checkpoint} DIR"
-        elif option.name == "monitor" and not config.keep_best:
-            wanted = "{keep_best} K"
-        if wanted:
+        if option.name in idle and option.name in given:
             raise Contradiction(
-                f"{{{option.name}}} wants {wanted}, where it has an effect. "
+                f"{{{option.name}}} wants {idle[option.name]}, where it has an effect. "
                 f"Received: {{{option.name}:=}} without it",
                 config,
             )

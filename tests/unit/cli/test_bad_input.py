@@ -160,6 +160,14 @@ BAD = {
         ["run", "-n", "2", "--checkpoint", "c", "--monitor", "loss", "train.py"],
         "--monitor wants --keep-best K, where it has an effect. Received: --monitor loss without",
     ),
+    "a default that has no effect": (
+        ["run", "-n", "2", "--keep", "3", "train.py"],
+        "--keep wants --checkpoint DIR, where it has an effect. Received: --keep 3 without it",
+    ),
+    "memory that nothing is read from": (
+        ["run", "-n", "2", "--memory-every", "7", "train.py"],
+        "--memory-every wants --max-restarts R, where it has an effect. Received: --memory-every 7",
+    ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
         "--hang-timeout must be above 0 seconds. Received: '0'",

@@ -281,10 +281,34 @@ def test_on_the_command_line_options_that_do_not_go_together_have_its_names(
 
 
 @pytest.mark.parametrize(
+    ("words", "wanted", "beside"),
+    [
+        ({"warmup_epochs": "3"}, "--lr-scaling", {"lr_scaling": "linear", "batch_per_rank": True}),
+        ({"warmup_epochs": "5"}, "--lr-scaling", {"lr_scaling": "linear", "batch_per_rank": True}),
+        ({"virtual": "0"}, "--deterministic", {"deterministic": True}),
+        ({"monitor": "val_loss"}, "--keep-best K", {"keep_best": "1", "checkpoint": "saved"}),
+    ],
+)
+def test_an_option_that_has_an_effect_beside_another_wants_it(
+    words: dict[str, Any], wanted: str, beside: dict[str, Any]
+) -> None:
+    (name,) = words
+    alone = {**words, **({"checkpoint": "saved"} if name == "monitor" else {})}
+    with pytest.raises(InputError) as refused:
+        Config.from_words(alone)
+    flag = f"--{name.replace('_', '-')}"
+    assert f"{flag} wants {wanted}, where it has an effect. Received: {flag} " in str(refused.value)
+    Config.from_words({**words, **beside})
+    Config.from_environment(**{name: getattr(Config(), name)})  # of a script's own
+
+
+@pytest.mark.parametrize(
     ("words", "received"),
     [
         ({"keep_best": "2"}, "--keep-best 2"),
         ({"keep": "5"}, "--keep 5"),
+        ({"keep": "3"}, "--keep 3"),  # the default, which was given all the same
+        ({"checkpoint_every": "0"}, "--checkpoint-every 0"),
         ({"keep_every": "50"}, "--keep-every 50"),
         ({"monitor": "max:accuracy"}, "--monitor max:accuracy"),
         ({"checkpoint_every": "9"}, "--checkpoint-every 9"),

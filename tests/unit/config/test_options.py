@@ -225,6 +225,7 @@ def beside(each: Option) -> dict[str, Any]:
         "outer_every": {"two_level": True},
         "virtual": {"deterministic": True},
         "monitor": {"keep_best": 2},
+        "warmup_epochs": {"lr_scaling": "linear", "batch_per_rank": True},
     }
     if each.group == "checkpoints" and not each.hidden:
         more["checkpoint"] = Path("/saved")  # ranks get a full path
