@@ -19,11 +19,30 @@ LOCK = ".matex-lock"
 
 
 @contextlib.contextmanager
+def _made(directory: Path) -> Iterator[None]:
+    """Make *directory*, and remove what was made of it if the block ends by a refusal. Local.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except InputError:
+        with contextlib.suppress(OSError):  # somebody has put files there
+            for path in missing:
+                path.rmdir()
+        raise
+
+
+@contextlib.contextmanager
 def owned(directory: Path, option: str) -> Iterator[None]:
     """Hold *directory* as long as the block runs. Local.
 
     The system releases it when this process ends, however that happens. If the directory cannot be
     made or its file system has no locks, nothing is held: later use of the directory reports that.
+    A directory that was made for a run that is then refused is removed.
 
     Args:
         option: name of the option that names the directory.
@@ -32,8 +51,9 @@ def owned(directory: Path, option: str) -> Iterator[None]:
         InputError: another run holds it, or a file is in its place.
     """
     path = directory / LOCK
+    stack = contextlib.ExitStack()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(_made(directory))
         file = _locked(path)
     except BlockingIOError:
         raise InputError(
@@ -44,8 +64,16 @@ def owned(directory: Path, option: str) -> Iterator[None]:
         received = f"{directory}: {error.strerror}; give the path of a directory, or a new one"
         raise InputError(f"{option} must be a directory. Received: {received}") from None
     except OSError:
-        yield
+        with stack:
+            yield
         return
+    with stack, _noted(file, path):
+        yield
+
+
+@contextlib.contextmanager
+def _noted(file: int, path: Path) -> Iterator[None]:
+    """Context in which the lock *file* at *path* says whose it is; it is removed afterwards."""
     try:
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         owner = {"host": socket.gethostname(), "pid": os.getpid(), "since": since}

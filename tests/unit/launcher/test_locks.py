@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from ci.patience import patience
+from matex.config import Config
 from matex.errors import InputError
 from matex.launcher.locks import LOCK, owned
+from matex.launcher.preparing import all_owned
 
 ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
@@ -57,6 +59,22 @@ def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     with owned(tmp_path, "--report"):
         pass
     assert not (tmp_path / LOCK).exists()
+
+
+def test_a_refused_run_leaves_no_directory_that_it_made(tmp_path: Path) -> None:
+    first = holder(tmp_path / "saved")
+    (tmp_path / "old").mkdir()
+    for report in (tmp_path / "new" / "report", tmp_path / "old"):
+        config = Config(report=report, checkpoint=tmp_path / "saved")
+        with pytest.raises(InputError, match="no other run uses"), all_owned(config):
+            pytest.fail("two runs hold one directory")
+    first.communicate("\n", timeout=patience(60))
+    assert {path.name for path in tmp_path.iterdir()} == {"saved", "old"}
+    with pytest.raises(InputError, match="later"), all_owned(config):
+        raise InputError("of something found later")
+    with all_owned(Config(report=tmp_path / "kept")):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"saved", "old", "kept"}
 
 
 @pytest.mark.parametrize("place", ["file", "file/saved"])
