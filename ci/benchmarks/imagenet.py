@@ -90,7 +90,7 @@ def pruned(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         "parameters": [result["parameters_before"], result["parameters"]],
         "epoch_s": [round(seconds, 1) for seconds in result["epoch_s"]],
         "held_out": [round(value, 4) for value in result["held_out"]],
-        "events": [_event(event) for event in events if event["event"] == "apoptosis"],
+        "events": [_event(e) for e in events if e["event"] == "apoptosis" and e["rank"] == 0],
         "memory_mb": _memory(timing),
         "faults": len(summary["faults"]),
         "samples_lost": summary["samples_lost"],
