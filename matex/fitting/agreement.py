@@ -72,6 +72,6 @@ def check_hashes(ranks: Sequence[int], hashes: Sequence[int], when: str) -> None
         raise ReplicasDiverged(
             f"{when} all ranks must hold equal weights. Received hashes: {table}; "
             "are initial weights seeded (keras.utils.set_random_seed), and does a callback change "
-            "weights on one rank only? Else a bit flipped in the memory of one: start the run again, "
-            "from its checkpoint if it has one"
+            "weights on one rank only? Else a bit flipped in the memory of one: start the run "
+            "again, from its checkpoint if it has one"
         )
