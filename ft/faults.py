@@ -12,11 +12,11 @@ an event and has no ``at`` strikes with the event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ft.errors import FaultSyntaxError
+from ft.fault_values import FaultValues
 
 __all__ = ["EVENTS", "KINDS", "PHASES", "Fault", "check_faults", "parse_fault"]
 
@@ -183,7 +183,7 @@ def parse_fault(text: str) -> Fault:
         raise FaultSyntaxError(
             f"fault {text!r}: kind must be one of {', '.join(KINDS)}. Received: {kind!r}; {_WANTED}"
         )
-    values = _Values(text, {})
+    values = FaultValues(text, {})
     who = "host" if kind == "node" else "rank"
     allowed = {who, *_WHEN, "count", *KINDS[kind][1]}
     for part in rest.split(",") if separator and rest else []:
@@ -217,7 +217,7 @@ def parse_fault(text: str) -> Fault:
         raise FaultSyntaxError(f"fault {text!r}: factor must be at least 1. Received: {factor}")
     return Fault(
         kind=kind,
-        ranks=tuple(values.whole("rank", r) for r in values.given.get("rank", "").split("+") if r),
+        ranks=values.ranks() if who == "rank" else (),
         step=values.whole("step", values.given["step"]) if due == ["step"] else None,
         time_s=values.real("time", "") if due == ["time"] else None,
         event=values.one_of("event", EVENTS, ""),
@@ -232,13 +232,20 @@ def parse_fault(text: str) -> Fault:
     )
 
 
-def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False) -> None:
-    """Refuse a plan that names nonexistent ranks or leaves no rank alive. Pure.
+def check_faults(
+    faults: Iterable[Fault],
+    *,
+    ranks: int,
+    replaced: bool = False,
+    hosts: Collection[str] | None = None,
+) -> None:
+    """Refuse a plan that names nonexistent ranks or hosts, or leaves no rank alive. Pure.
 
     Args:
         faults: the whole plan.
         ranks: number of ranks at the start.
         replaced: whether dead ranks are started again, so that all may die. False by default.
+        hosts: names of the hosts of the ranks; None, the default, while they are not known.
 
     Raises:
         FaultSyntaxError: the message, one line, names the fault or the ranks.
@@ -253,6 +260,11 @@ def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False)
                 f"{fault.name}: rank must be below the number of ranks, {ranks}. "
                 f"Received: rank={max(fault.ranks)}"
             )
+        if fault.host and hosts is not None and fault.host not in hosts:
+            raise FaultSyntaxError(
+                f"{fault.name}: host must be one that ranks are on: {', '.join(sorted(hosts))}. "
+                f"Received: host={fault.host}"
+            )
         if fault.lethal:
             dead.update(fault.ranks)
         if len(dead) >= ranks and not replaced:
@@ -261,40 +273,3 @@ def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False)
                 f"{where}more faults than ranks: at least one rank of {ranks} must survive. "
                 f"Received: faults that end ranks {sorted(dead)}"
             )
-
-
-class _Values(NamedTuple):
-    """Keys and values of a fault as given, with checks of the values."""
-
-    text: str
-    given: dict[str, str]
-
-    def one_of(self, key: str, known: tuple[str, ...], default: str) -> str:
-        value = self.given.get(key, default)
-        if key in self.given and value not in known:
-            raise FaultSyntaxError(
-                f"fault {self.text!r}: {key} must be one of {', '.join(known)}. Received: {value!r}"
-            )
-        return value
-
-    def whole(self, key: str, value: str, *, least: int = 0, most: int | None = None) -> int:
-        number = int(value) if value.isascii() and value.isdecimal() else -1
-        if number < least or (most is not None and number > most):
-            upper = "" if most is None else f" to {most}"
-            raise FaultSyntaxError(
-                f"fault {self.text!r}: {key} must be a whole number from {least}{upper}. "
-                f"Received: {value!r}"
-            )
-        return number
-
-    def real(self, key: str, default: str) -> float:
-        value = self.given.get(key, default)
-        try:
-            number = float(value)
-        except ValueError:
-            number = -1.0
-        if number < 0 or number == float("inf"):
-            raise FaultSyntaxError(
-                f"fault {self.text!r}: {key} must be a number from 0. Received: {value!r}"
-            )
-        return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import socket
 import sys
 import tempfile
 import textwrap
@@ -209,15 +210,23 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
     if ranks < 1:
         raise InputError(f"--spares must leave a rank that works. Received: spares={config.spares}")
     replaced = options.grow or options.max_restarts > 0 or config.respawn > 0
-    ft.check_faults(config.faults, ranks=ranks + config.spares, replaced=replaced)
+    hosts = options.hosts or (job.hosts if job else None)
+    nodes = job.nodes if job else 1
+    ft.check_faults(
+        config.faults,
+        ranks=ranks + config.spares,
+        replaced=replaced,
+        # Other hosts tell what they call themselves when the ranks meet.
+        hosts={socket.gethostname()} if hosts is None and nodes == 1 else None,
+    )
     return Launch(
         ranks=ranks,
         script=script,
         module=options.module,
         arguments=words,
         config=_with_workers(config, ranks),
-        hosts=options.hosts or (job.hosts if job else None),
-        nodes=job.nodes if job else 1,
+        hosts=hosts,
+        nodes=nodes,
         max_restarts=options.max_restarts,
         grow=options.grow,
         ulfm=options.ulfm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from matex.launcher.restarts import (
     silent_part_is_larger,
 )
 from matex.records.events import Event
-from matex.records.starts import starts_of
+from matex.records.starts import Start, starts_of
 
 __all__ = ["Relaunch", "Survey", "take_fence"]
 
@@ -83,12 +83,24 @@ class Relaunch:
 
     def _drained(self, events: Sequence[Event]) -> set[str]:
         """Hosts that ranks have left on request in any of the starts in *events*."""
-        first = {} if self._wanted.hosts is None else read_hosts(self._wanted.hosts)
         found: set[str] = set()
         for start in starts_of(events):
-            hosts = first if start.begun is None else start.begun["hosts"] or {}
-            found |= drained_in(start.events, HostNames(hosts).of)
+            found |= drained_in(start.events, self._names_in(start).of)
         return found
+
+    def _names_in(self, start: Start) -> HostNames:
+        """Names of the hosts on which the ranks of *start* were started."""
+        first = {} if self._wanted.hosts is None else read_hosts(self._wanted.hosts)
+        return HostNames(first if start.begun is None else start.begun["hosts"] or {})
+
+    def _gone(self, hosts: Collection[str]) -> set[str]:
+        """Hosts of earlier starts that are none of *hosts*, as they call themselves."""
+        gone: set[str] = set()
+        for start in starts_of(this_job(all_events(self._report))):
+            names = self._names_in(start)
+            begun = (event for event in start.events if event["event"] == "start")
+            gone |= {e["host"] for e in begun if names.of(e["rank"], e["host"]) not in hosts}
+        return gone
 
     def ask(self) -> dict[str, int] | None:
         """Ask the hosts for :attr:`Survey.left`.
@@ -122,7 +134,12 @@ class Relaunch:
             if wanted.grow:  # to the number that there is room for
                 config = replace(config, grow_to=ranks)
         fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
-        left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
+        left = faults_left(
+            config.faults,
+            fired,
+            ranks=wanted.ranks + config.spares,
+            gone=set() if hosts is None else self._gone(hosts),
+        )
         config = replace(config, inject=left, inject_file=None)
         if config.wall_time:
             left_s = config.wall_time - (time.monotonic() - self._begun)

@@ -135,17 +135,20 @@ def silent_part_is_larger(members: Mapping[int, str], silent: Collection[str]) -
 
 
 def faults_left(
-    planned: Sequence[ft.Fault], fired: Collection[str], *, ranks: int
+    planned: Sequence[ft.Fault], fired: Collection[str], *, ranks: int, gone: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Faults still to be injected, in written form: each strikes once, and only existing ranks.
 
     Args:
         fired: texts of the faults that fired.
+        gone: hosts on which nothing is started again, as they call themselves; none by default.
     """
     return tuple(
         fault.written()
         for fault in planned
-        if fault.text not in fired and max(fault.ranks, default=0) < ranks
+        if fault.text not in fired
+        and max(fault.ranks, default=0) < ranks
+        and fault.host not in gone
     )
 
 

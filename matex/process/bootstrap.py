@@ -70,7 +70,12 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
             f"as 'matex run' does). Received: spares={config.spares} without it"
         )
     replaced = config.grow_to > 0 or config.memory is not None or config.respawn > 0
-    ft.check_faults(config.faults, ranks=communicator.initial_size, replaced=replaced)
+    ft.check_faults(
+        config.faults,
+        ranks=communicator.initial_size,
+        replaced=replaced,
+        hosts=None if joining is not None else _hosts(world, cold_spares),
+    )
     if config.respawn and not communicator.ulfm:
         raise InputError(
             "respawn wants an MPI with ULFM switched on (Open MPI 5 under 'mpiexec --with-ft "
@@ -181,6 +186,12 @@ def _met(config: Config) -> _Met:
         alone, invitation.world, initial_size=joining.welcome.ranks, cold=cold
     )
     return _Met(communicator, joining, cold)
+
+
+def _hosts(world: ft.World, cold: ft.ColdSpares | None) -> set[str]:
+    """Hosts on which ranks are, or may come to be. Pure."""
+    waiting = cold.hosts if cold is not None else frozenset()
+    return {member.host for member in world.everyone} | waiting
 
 
 def _starting_connection() -> StartingConnection | None:

@@ -88,6 +88,10 @@ BAD = {
         ["run", "-n", "2", "--inject", "kill:rank=2,step=1", "train.py"],
         "rank must be below the number of ranks, 2",
     ),
+    "a fault for a host that is not": (
+        ["run", "-n", "2", "--inject", "node:host=no-host,step=1", "train.py"],
+        "fault 'node:host=no-host,step=1': host must be one that ranks are on: ",
+    ),
     "a plan that is not there": (
         ["run", "-n", "2", "--inject-file", "none.csv", "train.py"],
         "a fault plan must be a CSV file. Received: none.csv: No such file",

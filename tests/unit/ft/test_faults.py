@@ -14,7 +14,7 @@ from ft.faults import EVENTS, KINDS, PHASES, TARGETS, Fault, check_faults, parse
 def written(draw: st.DrawFn) -> tuple[str, Fault]:
     """A fault as text, its keys in any order, and what it means."""
     kind = draw(st.sampled_from(sorted(KINDS)))
-    ranks = draw(st.lists(st.integers(0, 99), min_size=1, max_size=4))
+    ranks = draw(st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True))
     wanted = {"kind": kind, "ranks": tuple(ranks)}
     keys = {"rank": "+".join(map(str, ranks))}
     when = draw(st.sampled_from(["step", "time", "event"]))
@@ -96,11 +96,16 @@ BAD = {
     "kill:rank=a,step=1": "rank must be a whole number from 0. Received: 'a'",
     "kill:rank=0+-2,step=1": "rank must be a whole number from 0. Received: '-2'",
     "kill:rank=,step=1": "rank is empty",
+    "kill:rank=1+,step=1": "rank must be a whole number from 0. Received: ''",
+    "kill:rank=+,step=1": "rank must be a whole number from 0. Received: ''",
+    "kill:rank=1+1,step=1": "rank must name each rank once, such as 1+3. Received: '1+1'",
+    "kill:rank=1+01,step=1": "rank must name each rank once, such as 1+3. Received: '1+01'",
     "slow:rank=0,step=1,factor=fast": "factor must be a number from 0. Received: 'fast'",
     "slow:rank=0,step=1,factor=0.5": "factor must be at least 1. Received: 0.5",
-    "slow:rank=0,step=1,factor=nan": "factor must be at least 1. Received: nan",
+    "slow:rank=0,step=1,factor=nan": "factor must be a number from 0. Received: 'nan'",
     "kill:rank=0,step=1,time=2": "one of step, time and event says when. Received: step and time",
     "kill:rank=0,time=soon": "time must be a number from 0. Received: 'soon'",
+    "kill:rank=0,time=nan": "time must be a number from 0. Received: 'nan'",
     "kill:rank=0,time=inf": "time must be a number from 0. Received: 'inf'",
     "kill:rank=0,event=lunch": f"event must be one of {', '.join(EVENTS)}. Received: 'lunch'",
     "kill:rank=0,event=epoch,count=0": "count must be a whole number from 1. Received: '0'",
@@ -174,3 +179,13 @@ def test_a_plan_that_cannot_be_is_refused(plan: list[str], ranks: int, said: str
         check_faults([parse_fault(text) for text in plan], ranks=ranks)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_host_that_no_rank_is_on_is_refused_where_hosts_are_known() -> None:
+    plan = [parse_fault("node:host=b,step=20"), parse_fault("kill:rank=1,step=2")]
+    check_faults(plan, ranks=2)
+    check_faults(plan, ranks=2, hosts={"a", "b"})
+    said = "fault 'node:host=b,step=20': host must be one that ranks are on: a, c. Received: host=b"
+    with pytest.raises(ft.FaultSyntaxError) as caught:
+        check_faults(plan, ranks=2, hosts={"c", "a"})
+    assert str(caught.value) == said

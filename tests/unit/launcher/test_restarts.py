@@ -75,6 +75,7 @@ def test_a_fault_strikes_once_in_a_run_and_only_ranks_that_are() -> None:
     planned = [ft.parse_fault(text) for text in texts]
     assert faults_left(planned, {texts[0]}, ranks=4) == (texts[1], texts[2])
     assert faults_left(planned, set(), ranks=2) == (texts[0], texts[2])
+    assert faults_left(planned, set(), ranks=4, gone={"b"}) == (texts[0], texts[1])
 
 
 def test_hosts_and_their_slots() -> None:
