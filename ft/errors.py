@@ -9,6 +9,7 @@
     +-- UsageError           (also ValueError) the caller's argument is wrong
         +-- FaultSyntaxError a fault given as text is not valid
     InjectedFault            (RuntimeError) a fault of kind "raise": a bug in user code, on purpose
+    InjectedExit             (SystemExit) a fault of kind "exit"
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = [
     "ClosedError",
     "FaultSyntaxError",
     "FtError",
+    "InjectedExit",
     "InjectedFault",
     "PeerFailure",
     "Unrecoverable",
@@ -60,3 +62,23 @@ class FaultSyntaxError(UsageError):
 
 class InjectedFault(RuntimeError):
     """Raised inside the step by a fault of kind ``raise``, standing for a bug in user code."""
+
+
+class InjectedExit(SystemExit):
+    """Exit with status 1 by a fault of kind ``exit``, standing for ``sys.exit(1)`` in user code.
+
+    Args:
+        message: text that names the fault.
+
+    Example:
+        >>> error = ft.InjectedExit("injected fault 'exit:rank=0,step=1'")
+        >>> error.code, str(error)
+        (1, "injected fault 'exit:rank=0,step=1'")
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(1)
+        self._message = message
+
+    def __str__(self) -> str:
+        return self._message

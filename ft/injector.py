@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from ft.errors import InjectedFault
+from ft.errors import InjectedExit, InjectedFault
 from ft.faults import Fault
 
 __all__ = ["Injector"]
@@ -176,7 +176,7 @@ def _strike(fault: Fault, from_thread: bool = False) -> None:
     if fault.kind == "raise":
         raise InjectedFault(f"injected fault {fault.text!r}")
     if fault.kind == "exit" and not from_thread:  # a thread's SystemExit ends the thread only
-        raise SystemExit(1)
+        raise InjectedExit(f"injected fault {fault.text!r}")
     if fault.kind == "hang":
         threading.Event().wait()
     number = {"segv": signal.SIGSEGV, "stop": signal.SIGSTOP}.get(fault.kind, signal.SIGKILL)

@@ -43,7 +43,7 @@ def told_of(
     """
     if error is None:
         return {"cause": "evicted" if reason.endswith(": evicted") else "ended", "error": reason}
-    if isinstance(error, ft.InjectedFault):
+    if isinstance(error, ft.InjectedFault | ft.InjectedExit):
         return {"cause": "injected", "error": reason}
     if isinstance(error, DataError):
         return {"cause": "data", "error": reason}

@@ -207,6 +207,15 @@ def test_a_lethal_fault_is_recorded_and_then_strikes(text: str) -> None:
     assert ("InjectedFault: injected fault" in err) == text.startswith("raise")
 
 
+def test_an_exit_by_a_fault_is_told_from_one_of_the_program() -> None:
+    one = Recorder("exit:rank=1,step=0")
+    with pytest.raises(SystemExit) as caught:
+        one.injector.at("compute")
+    assert isinstance(caught.value, ft.InjectedExit)
+    assert caught.value.code == 1
+    assert str(caught.value) == "injected fault 'exit:rank=1,step=0'"
+
+
 @pytest.mark.parametrize("kind", ["kill", "segv", "exit"])
 def test_a_fault_during_a_call_strikes_from_a_thread(kind: str) -> None:
     process = strike(f"{kind}:rank=1,step=7,at=in-exchange", "during")

@@ -52,6 +52,7 @@ def test_it_is_told_where_the_working_directory_is_gone(
     ("error", "reason", "cause"),
     [
         (ft.InjectedFault("raise"), "InjectedFault", "injected"),
+        (ft.InjectedExit("exit"), "InjectedExit", "injected"),
         (DataError("x.csv: line 3"), "x.csv: line 3", "data"),
         (InputError("no"), "no", "ended"),
         (None, "rank 1 computes 3 times as long as the others: evicted", "evicted"),
