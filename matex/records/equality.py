@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Circumstances", "differences", "in_words", "numbers_of"]
+__all__ = ["SKIPPED", "Circumstances", "differences", "in_words", "numbers_of"]
+
+#: Name of the difference that a step makes in which samples of a rank were left out.
+SKIPPED = "samples left out (--nonfinite skip)"
 
 # Orders of samples that differ from plain Keras's.
 _OTHER_ORDERS = {"anew": "the order of samples", "ring": "the order of samples (--shuffle ring)"}
@@ -90,12 +93,16 @@ def in_words(but_for: Sequence[str]) -> str:
     return "of plain Keras" + (f" but for: {', '.join(but_for)}" if but_for else "")
 
 
-def numbers_of(events: Iterable[Mapping[str, Any]]) -> str | None:
-    """Text about all fits in *events*; None if no event tells."""
+def numbers_of(events: Iterable[Mapping[str, Any]], *, skipped: bool = False) -> str | None:
+    """Text about all fits in *events*; None if no event tells.
+
+    Args:
+        skipped: whether samples of finished steps were left out. False by default.
+    """
     told: dict[Any, Sequence[str]] = {}
     for number, event in enumerate(events):
         if event["event"] in ("fit", "loop") and "but_for" in event:
             # A fit that turns out to need whole batches in its first step writes another event.
             told[event.get("fit", f"event {number}"), event.get("step")] = event["but_for"]
     every = dict.fromkeys(name for but_for in told.values() for name in but_for)
-    return in_words(list(every)) if told else None
+    return in_words([*every, *([SKIPPED] if skipped else [])]) if told else None

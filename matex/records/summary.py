@@ -131,7 +131,7 @@ def summarize(
         "messages_per_step": _a_step(totals.messages, totals.own_steps),
         "bytes_per_step": _a_step(totals.bytes, totals.own_steps),
         "rows": _rows(events),
-        "numbers": numbers_of(events),
+        "numbers": numbers_of(events, skipped=_skipped(totals, events)),
         "staleness": {str(n): count for n, count in sorted(totals.staleness.items())},
         "world_size_start": _first_size(events, totals.world_size_start),
         "world_size_end": world_size_end,
@@ -160,6 +160,16 @@ def summarize(
         "checkpoints": _checkpoints(events),
         "faults": fault_records(events),
     }
+
+
+def _skipped(totals: Totals, events: list[Event]) -> bool:
+    """Whether finished steps of the job were made without some of their samples.
+
+    Events tell also of steps that were lost with a start, and perhaps made again with all samples.
+    Counts do not, but a run that could not write its own summary has none.
+    """
+    told = any(e["event"] == "nonfinite" and e["policy"] == "skip" for e in events)
+    return told and (not totals.samples_planned or totals.samples_used < totals.samples_planned)
 
 
 def _joined(events: list[Event]) -> set[tuple[int, int]]:

@@ -24,6 +24,7 @@ from matex.run.hooks import RunHooks
 from matex.run.joining import Joining
 from matex.run.launcher_client import LauncherClient
 from matex.run.ledger import RunLedger
+from matex.run.nonfinite_notes import note_nonfinite
 from matex.run.outcome import RunOutcome
 from matex.run.processor import Threads
 from matex.run.progress_notes import ProgressNotes
@@ -292,9 +293,5 @@ class RunContext:
         self.terminal.warn(line)
 
     def _say_nonfinite(self, ranks: tuple[int, ...]) -> None:
-        policy = self.config.nonfinite
-        if self.leads:
-            self.events.write("nonfinite", step=self.step, ranks=list(ranks), policy=policy)
-        names = ", ".join(map(str, ranks))
-        what = "made again" if policy == "recompute" else "made without its samples"
-        self.say(f"rank {names} computed what is not finite: step {self.step} is {what}")
+        policy, events = self.config.nonfinite, self.events if self.leads else None
+        note_nonfinite(events, self.terminal, ranks, step=self.step, policy=policy)

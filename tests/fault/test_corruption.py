@@ -49,6 +49,9 @@ def test_samples_that_make_nans_can_be_left_out(tmp_path: Path) -> None:
     assert len(set(summary["weights_hash"].values())) == 1
     assert summary["samples_lost"] == 128 // 3 or summary["samples_lost"] == 128 // 3 + 1
     assert summary["samples_repeated"] == 0
+    told = "of plain Keras but for: samples left out (--nonfinite skip)"
+    assert summary["numbers"] == told
+    assert outcome.stdout.count(f"matex: numbers from this step on: {told}\n") == 1
     assert [(e["step"], e["ranks"]) for e in events(outcome, "nonfinite")] == [(7, [1])]
 
 

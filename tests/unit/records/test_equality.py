@@ -79,6 +79,13 @@ def test_a_run_names_what_any_of_its_fits_did_otherwise_once() -> None:
     assert numbers_of(events[:1]) is None
 
 
+def test_samples_that_were_left_out_are_named() -> None:
+    events = [{"event": "fit", "fit": 0, "step": 0, "but_for": ["the order of samples"]}]
+    told = "of plain Keras but for: the order of samples, samples left out (--nonfinite skip)"
+    assert numbers_of(events, skipped=True) == told
+    assert numbers_of([], skipped=True) is None
+
+
 def test_a_fit_that_is_computed_whole_from_its_first_step_on_is_named_as_such() -> None:
     parts = "BatchNormalization by parts of the batch (1 layer; --sync-batchnorm)"
     shared = {"event": "fit", "fit": 0, "step": 7, "but_for": [parts]}

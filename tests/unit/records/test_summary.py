@@ -135,6 +135,29 @@ def test_lost_and_repeated_samples(expected: int, used: int, lost: int, repeated
     assert (one["samples_lost"], one["samples_repeated"]) == (lost, repeated)
 
 
+@pytest.mark.parametrize(
+    ("policy", "planned", "used", "left_out"),
+    [
+        ("skip", 100, 90, True),
+        ("skip", 100, 100, False),  # the start in which some were left out was lost
+        ("skip", 0, 0, True),  # the counts are not known
+        ("recompute", 100, 100, False),
+    ],
+)
+def test_samples_that_were_left_out_make_other_numbers(
+    policy: str, planned: int, used: int, left_out: bool
+) -> None:
+    events = [
+        {"time_s": 1.0, "rank": 0, "event": "fit", "fit": 0, "step": 0, "but_for": []},
+        {"time_s": 2.0, "rank": 0, "event": "nonfinite", "step": 3, "ranks": [1], "policy": policy},
+    ]
+    totals = Totals(world_size_start=2, samples_planned=planned, samples_used=used)
+    given = {"status": "finished", "reason": None, "world_size_end": 2, "wall_s": 9.5}
+    one = summarize(totals, events, **given, weights_hash={})  # type: ignore[arg-type]
+    but_for = " but for: samples left out (--nonfinite skip)" if left_out else ""
+    assert one["numbers"] == f"of plain Keras{but_for}"
+
+
 def test_without_a_step_there_is_no_median() -> None:
     one = summary(Totals(world_size_start=1))
     assert (one["step_s"], one["exchange_s"]) == (None, None)
