@@ -6,7 +6,8 @@ header; no weight was changed. By *policy* the run stops, or the step is made ag
 * ``recompute``: by the same ranks from the same samples, which helps after a transient hardware
   error; if it happens again the run stops;
 * ``skip``: without the samples of the ranks that computed it. The sum is scaled by all samples /
-  remaining samples, so it remains a mean over samples. The samples left out count as lost.
+  remaining samples, so it remains a mean over samples. The samples left out count as lost. If no
+  samples remain the run stops.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ class Nonfinite:
         self._communicator = communicator
         self._tell = tell
         self._tried = False
+        self._why_not = ""
+
+    @property
+    def why_not(self) -> str:
+        """Reason for which the policy could not be applied to the step; "" if there is none."""
+        return self._why_not
 
     @property
     def stops(self) -> bool:
@@ -65,6 +72,7 @@ class Nonfinite:
     def begin(self) -> None:
         """Start a new step. Local."""
         self._tried = False
+        self._why_not = ""
 
     def judge(
         self, *, guilty: bool, samples: int, fingerprint: int, header: Header
@@ -76,7 +84,12 @@ class Nonfinite:
             samples, fingerprint: number and fingerprint of this rank's samples in the step.
             header: header of the step's sum.
         """
-        if self._policy == "stop" or self._tried or not header.nonfinite:
+        if self._policy == "stop" or not header.nonfinite:
+            return None
+        if self._tried:
+            self._why_not = (
+                f"--nonfinite {self._policy} makes a step again once, which did not help"
+            )
             return None
         self._tried = True
         gathered = self._communicator.allgather(np.array([guilty, samples, fingerprint], np.int64))
@@ -84,7 +97,8 @@ class Nonfinite:
         bad = rows[:, 0] != 0
         if not bad.any():
             return None
-        if self._policy == "skip" and rows[bad, 1].sum() == rows[:, 1].sum():  # no samples are left
+        if self._policy == "skip" and rows[bad, 1].sum() == rows[:, 1].sum():
+            self._why_not = "--nonfinite skip would leave no samples: no rank has finite gradients"
             return None
         self._tell(tuple(np.array(gathered.ranks)[bad].tolist()))
         if len(gathered.ranks) != round(header.ranks):
@@ -96,12 +110,18 @@ class Nonfinite:
 
 
 def nonfinite_error(
-    communicator: ft.Communicator, layout: Layout, spoiled: np.ndarray | None, *, step: int
+    communicator: ft.Communicator,
+    layout: Layout,
+    spoiled: np.ndarray | None,
+    *,
+    step: int,
+    why_not: str,
 ) -> NonFiniteGradients:
     """Exception that names the ranks and tensors with non-finite values; collective.
 
     Args:
         spoiled: this rank's contribution if it is not finite, else None.
+        why_not: see :attr:`Nonfinite.why_not`.
     """
     mine = "" if spoiled is None else ", ".join(layout.blame(spoiled))
     row = np.zeros(_BYTES, np.uint8)
@@ -114,7 +134,8 @@ def nonfinite_error(
         if line.any()
     }
     names = "; ".join(f"rank {rank}: {what}" for rank, what in guilty.items())
+    because = f"{why_not}. " if why_not else ""
     return NonFiniteGradients(
-        f"step {step} has gradients that are not finite: {names}. "
+        f"step {step} has gradients that are not finite: {names}. {because}"
         "No weight was changed by this step; look at the learning rate and at those samples"
     )

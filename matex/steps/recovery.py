@@ -178,7 +178,8 @@ class StepRecovery:
         if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
             layout = self._local.layout
             spoiled = layout.packed(self._local.contribution(self._taken_over.have))
-        return nonfinite_error(self._communicator, layout, spoiled, step=self._faults.step)
+        step, why_not = self._faults.step, self._nonfinite.why_not
+        return nonfinite_error(self._communicator, layout, spoiled, step=step, why_not=why_not)
 
 
 def misfit(

@@ -196,7 +196,10 @@ class SeveralUpdates:
             if not exchange.header.nonfinite:
                 raise misfit(error, self._source, have, step=step)
             spoiled = exchange.local if exchange.spoiled else None
-            raise nonfinite_error(self._communicator, exchange.layout, spoiled, step=step)
+            why_not = self._services.nonfinite.why_not
+            raise nonfinite_error(
+                self._communicator, exchange.layout, spoiled, step=step, why_not=why_not
+            )
         if verdict.anew:
             self._taken_over.have = self._rows.assigned(self._rows.running.span)
         elif verdict.samples:

@@ -244,7 +244,10 @@ class VirtualUpdate:
             if not exchange.header.nonfinite:
                 raise misfit(error, self._source, have, step=step)
             spoiled = self._spoiled(exchange) if exchange.spoiled else None
-            raise nonfinite_error(self._communicator, self._layout, spoiled, step=step)
+            why_not = self._services.nonfinite.why_not
+            raise nonfinite_error(
+                self._communicator, self._layout, spoiled, step=step, why_not=why_not
+            )
         if verdict.anew:
             self._taken_over.have = self._rows.assigned(batch.span)
         if exchange.spoiled:
