@@ -159,6 +159,13 @@ class Saver:
         if self.files is not None:
             self._starts.number = start
 
+    def has_file(self) -> bool:
+        """Whether there is a checkpoint of any step in ``--checkpoint``; local."""
+        try:
+            return self.files is not None and bool(self.files.store.list())
+        except checkpoints.StorageError:
+            return False
+
     def is_stale(self) -> bool:
         """Whether another start of the run writes checkpoints by now; local."""
         try:

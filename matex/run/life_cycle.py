@@ -155,6 +155,7 @@ class RunLifeCycle:
         status = "finished" if reason is None else "failed"
         if stopped is not None and reason is None:
             status, reason = "stopped", stopped.reason
+        resumable = status == "failed" and run.saver.has_file()
         run.events.write(status, reason=reason)
         living = set(run.communicator.world.ranks) - waiting
         summary = summarize(
@@ -162,7 +163,7 @@ class RunLifeCycle:
             run.events.all(),
             status=status,
             reason=reason,
-            resumable=stopped is not None and stopped.resumable,
+            resumable=stopped.resumable if stopped and status == "stopped" else resumable,
             world_size_end=min(run.active, len(living)),
             weights_hash=dict(list(hashes.items())[: run.active]),
             wall_s=time.time() - self._started + run.stop_request.began_before_s,

@@ -61,3 +61,18 @@ def test_two_replicas_that_differ_stop_the_run(tmp_path: Path) -> None:
     outcome = matex_run(tmp_path, "classify.py", *arguments, ranks=2, options=options)
     assert (outcome.status, outcome.summary["status"]) == (1, "failed")
     assert "after step 7 all ranks must hold equal weights" in outcome.summary["reason"]
+
+
+def test_a_run_that_a_nan_stopped_can_be_continued_from_its_checkpoint(tmp_path: Path) -> None:
+    nan = [*faults("nan:rank=0,step=7"), "--exchange", "host"]
+    saved = ["--checkpoint", tmp_path / "saved", "--checkpoint-every", "7"]
+    for number, (options, can) in enumerate([(nan, False), ([*nan, *saved], True)]):
+        folder = tmp_path / str(number)
+        outcome = matex_run(folder, "classify.py", *ARGUMENTS, ranks=1, options=options)
+        assert (outcome.status, outcome.summary["status"]) == (1, "failed")
+        assert "step 7 has gradients that are not finite" in outcome.summary["reason"]
+        assert outcome.summary["resumable"] is can
+    following = matex_run(tmp_path / "2", "classify.py", *ARGUMENTS, ranks=1, options=saved)
+    assert (following.status, following.summary["status"]) == (0, "finished")
+    assert "continuing from the checkpoint of step 7" in following.stdout
+    assert following.summary["resumable"] is False
