@@ -18,7 +18,8 @@ import ft
 from matex.cli.arguments import add_options, completed, given_words
 from matex.cli.parser import Parser
 from matex.config import Config, LaunchOptions, ProgramOptions, batch_job
-from matex.config.given import make, names_given
+from matex.config.given import make, names_given, without_effect
+from matex.config.option import options_of
 from matex.config.virtual import workers_for
 from matex.errors import InputError
 
@@ -53,7 +54,11 @@ def add_command(commands: Any) -> None:
         + f". at is one of {', '.join(ft.PHASES)}; event one of {', '.join(ft.EVENTS)}. "
         "Example: kill:rank=2,step=40"
     )
-    variables = "The environment can give these options too: MATEX_SEED for --seed."
+    only_here = [o.short or o.flag for o in options_of(LaunchOptions) if not o.variable]
+    variables = (
+        "The environment can give these options too (MATEX_SEED for --seed), but for "
+        f"{', '.join(only_here)}."
+    )
     examples = "examples:\n" + "\n".join(f"  {line}" for line in EXAMPLES)
     parser = commands.add_parser(
         "run",
@@ -159,6 +164,8 @@ def _run(arguments: argparse.Namespace) -> int:
         wanted = _launch(options, config, arguments.script, arguments.arguments)
     except (InputError, ft.UsageError) as error:
         parser.error(str(error))
+    if idle := without_effect(LaunchOptions, Config):
+        print(f"matex: variables without effect: {', '.join(idle)}", file=sys.stderr, flush=True)
     if options.dry_run:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec=_shown()))
         return 0

@@ -5,6 +5,7 @@ from matex.config.durations import duration_s, duration_text
 from matex.config.environment import (
     ARBITER,
     HASH_SEED,
+    JOB,
     SEGMENTS,
     arbiter_setting,
     batch_job,
@@ -18,6 +19,7 @@ from matex.config.options import LaunchOptions, ProgramOptions
 __all__ = [
     "ARBITER",
     "HASH_SEED",
+    "JOB",
     "SEGMENTS",
     "Config",
     "LaunchOptions",

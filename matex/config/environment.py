@@ -10,6 +10,7 @@ from matex.config.batch_systems import Allocation, allocation
 __all__ = [
     "ARBITER",
     "HASH_SEED",
+    "JOB",
     "SEGMENTS",
     "arbiter_setting",
     "batch_job",
@@ -18,6 +19,7 @@ __all__ = [
     "starting_rank",
     "user_cache",
     "variable",
+    "variables_of_options",
     "visible_gpus",
 ]
 
@@ -27,6 +29,12 @@ SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
 
 #: The variable that says where ranks ask the launcher, see :mod:`matex.run.launcher_client`.
 ARBITER = "MATEX_ARBITER"
+
+
+#: The variable that identifies the processes of one start of the ranks.
+JOB = "MATEX_JOB"
+
+_PREFIX = "MATEX_"
 
 
 #: The variable by which Python orders sets of text.
@@ -51,6 +59,11 @@ def one_order_of_sets(seed: int) -> dict[str, str]:
 def variable(name: str) -> str | None:
     """Text of the environment variable *name*; None if it is not set."""
     return os.environ.get(name)
+
+
+def variables_of_options() -> list[str]:
+    """Names of the variables that are set and meant as options of matex, in order."""
+    return sorted(set(name for name in os.environ if name.startswith(_PREFIX)) - {ARBITER, JOB})
 
 
 def user_cache() -> Path:

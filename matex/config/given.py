@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from matex.config.environment import variable
+from matex.config.environment import variable, variables_of_options
 from matex.config.kinds import WORDS
-from matex.config.option import Option, options_of
+from matex.config.option import Option, options_of, variable_of
 from matex.errors import InputError
 
-__all__ = ["given_in_environment", "make", "names_given", "overruled"]
+__all__ = ["given_in_environment", "make", "names_given", "overruled", "without_effect"]
 
 Table = TypeVar("Table")
 
@@ -83,6 +83,21 @@ def names_given(table: type, words: Mapping[str, Any]) -> set[str]:
 def given_in_environment(option: Option) -> str | None:
     """Text of the variable of *option*; None if it has none or is not set."""
     return variable(option.variable) if option.variable else None
+
+
+def without_effect(*tables: type) -> list[str]:
+    """Names of the variables that are set, and that no option of *tables* is read from.
+
+    After each, in brackets, the option to be given instead, if it is named after one.
+    """
+    options = [option for table in tables for option in options_of(table)]
+    read = {option.variable for option in options}
+    instead = {variable_of(option.name): option.short or option.flag for option in options}
+    return [
+        f"{name} (give {instead[name]})" if name in instead else f"{name} (not known)"
+        for name in variables_of_options()
+        if name not in read
+    ]
 
 
 def _of_word(option: Option, word: Any) -> Any:

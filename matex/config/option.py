@@ -11,7 +11,7 @@ from typing import Any
 from matex.config.kinds import KINDS, Kind
 from matex.errors import InputError
 
-__all__ = ["Option", "check_values", "option", "options_of"]
+__all__ = ["Option", "check_values", "option", "options_of", "variable_of"]
 
 _ROW = "option"  # under which a field's metadata has the arguments of its row
 
@@ -173,6 +173,11 @@ def option(
     return dataclasses.field(default=default, metadata={_ROW: row})
 
 
+def variable_of(name: str) -> str:
+    """Environment variable of the option *name*, where it has one."""
+    return f"MATEX_{name.upper()}"
+
+
 def options_of(table: type) -> tuple[Option, ...]:
     """Options of *table*, a class of options, in order."""
     return _options_of(table)
@@ -195,7 +200,7 @@ def _option_of(field: dataclasses.Field[Any], hint: Any) -> Option:
     name = row.pop("name", field.name)
     spelled = {
         "flag": f"--{name.replace('_', '-')}",
-        "variable": f"MATEX_{name.upper()}",
+        "variable": variable_of(name),
         "default_text": str(field.default) if field.default not in (None, "", (), False) else "",
     }
     return Option(

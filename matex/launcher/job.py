@@ -11,13 +11,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from matex.config import JOB
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.rank_processes import ranks_below
 from matex.launcher.segments import remove_new, segments
 
 __all__ = ["Job"]
 
-_TOKEN = "MATEX_JOB"
 _GRACE_S = 5.0
 
 
@@ -44,7 +44,7 @@ class Job:
     ) -> None:
         self._end = mpiexec.end
         self._segments = segments() if mpiexec.kind is MpiexecKind.HYDRA else None
-        self._token = f"{_TOKEN}={uuid.uuid4().hex}"
+        self._token = f"{JOB}={uuid.uuid4().hex}"
         name, _, value = self._token.partition("=")
         with _blocked([signal.SIGTERM] if mpiexec.shielded else []):
             self._process = subprocess.Popen(

@@ -99,6 +99,28 @@ def test_a_variable_of_another_form_gets_one_line(
     assert "Received: " in line
 
 
+def test_variables_that_nothing_is_read_from_are_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SEED", "ULFM", "CACHE", "MAX_RESTARTS", "RANKS", "SEEED", "JOB", "ARBITER"):
+        monkeypatch.setenv(f"MATEX_{name}", "1")
+    assert main(["run", "--dry-run", "-n", "2", str(place / "train.py")]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "matex: variables without effect: MATEX_MAX_RESTARTS (give --max-restarts), "
+        "MATEX_RANKS (give -n), MATEX_SEEED (not known)"
+    )
+
+
+def test_the_help_names_the_options_that_have_no_variable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "but for -m, -n, --hosts, --max-restarts, --grow, --compare, --dry-run." in text
+
+
 def test_all_ranks_may_die_where_they_are_started_again(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
