@@ -125,6 +125,8 @@ def draw_training(seed: int, *, bits: bool = False) -> TrainPlan:
         if end_all is None:
             break
     exchange = dice.choice(("native", "native", "host"))
+    if any("powersgd:2" in start.way for start in starts):
+        exchange = "host"  # the native one has no powersgd
     options = ["--exchange", exchange, "--nonfinite", "recompute"]
     options += dice.choice(([], ["--check-every", "3"]))
     if bits:
