@@ -1,7 +1,7 @@
 """ResNet50 or a small ViT, pruned while it trains on files in ImageNet's layout: JSON lines.
 
     python -m ci.benchmarks.imagenet --model resnet50 [--classes 1000] [--pictures 20000]
-                                     [--side 64] [--batch 64] [--epochs 4] [--folder DIR]
+                                     [--side 64] [--batch 64] [--epochs 5] [--folder DIR]
                                      [-- OPTIONS OF THE EXAMPLE]
 
 It makes a folder of JPEGs of 400 x 300 (or takes *DIR*, where an earlier one made it), and gives
@@ -11,8 +11,8 @@ It makes a folder of JPEGs of 400 x 300 (or takes *DIR*, where an earlier one ma
 * ``pruned``: of ``examples/07_apoptosis_images.py`` on two ranks with a core each, of which one is
   killed in the middle of the second epoch and replaced: parameters, FLOPs of a picture and seconds
   for each event and for the epoch before it, seconds and held-out accuracy of each epoch, pictures
-  a second of the first epoch without its validation, and megabytes of each rank's memory, the most
-  in each third of the training.
+  a second of the first epoch without its validation, megabytes of each rank's memory, the most in
+  each third of the training, and the ranks that were lost, with the causes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ import contextlib
 import importlib
 import json
 import math
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,10 +30,10 @@ from typing import Any
 
 from ci.benchmarks import turns
 from ci.benchmarks.one_run import matex_run
-from ci.jobs import ROOT, environment
+from ci.jobs import ROOT
 
 BEFORE, STEPS = 4, 40
-HELD_OUT = 10  # every so manieth picture
+HELD_OUT = 10  # the example tests on one picture of so many
 MODELS = ("resnet50", "vit")
 
 
@@ -43,6 +41,7 @@ def plain(folder: Path, model: str, side: int, batch: int) -> dict[str, Any]:
     """Pictures a second of plain Keras on its own pipeline."""
     import tensorflow as tf
 
+    sys.path.insert(0, str(ROOT / "examples"))
     networks: Any = importlib.import_module("course.networks")
     files = sorted(folder.glob("train/*/*"))
     names = sorted({path.parent.name for path in files})
@@ -54,7 +53,7 @@ def plain(folder: Path, model: str, side: int, batch: int) -> dict[str, Any]:
 
     dataset = tf.data.Dataset.from_tensor_slices(([*map(str, files)], labels))
     dataset = dataset.shuffle(len(files), seed=1).repeat().map(picture).batch(batch).prefetch(2)
-    network = networks.__dict__[model]((side, side, 3), len(names))
+    network = getattr(networks, model)((side, side, 3), len(names))
     network.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     network.fit(dataset, steps_per_epoch=BEFORE, verbose=0)
     started = time.perf_counter()
@@ -92,7 +91,7 @@ def pruned(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         "held_out": [round(value, 4) for value in result["held_out"]],
         "events": [_event(e) for e in events if e["event"] == "apoptosis" and e["rank"] == 0],
         "memory_mb": _memory(timing),
-        "faults": len(summary["faults"]),
+        "ranks_lost": summary["ranks_lost"],
         "samples_lost": summary["samples_lost"],
     }
 
@@ -113,17 +112,6 @@ def _memory(timing: list[dict[str, Any]]) -> dict[str, list[float]]:
     return found
 
 
-def child(*words: str) -> None:
-    """Run a module of this repository on the first core with one thread."""
-    command = [sys.executable, "-m", *words]
-    variables = environment(**turns.ONE_THREAD)
-    variables["PYTHONPATH"] += os.pathsep + str(ROOT / "examples")
-    started = subprocess.Popen(command, env=variables)
-    os.sched_setaffinity(started.pid, sorted(os.sched_getaffinity(0))[:1])
-    if started.wait():
-        raise SystemExit(f"{' '.join(command)} ended with {started.returncode}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", choices=MODELS, default=MODELS[0])
@@ -131,13 +119,13 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=20000)
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument(
         "--folder", type=Path, help="where the pictures are, or are to be, and stay"
     )
     parser.add_argument("--as", dest="role", choices=("parent", "plain"), default="parent")
     parser.add_argument("more", nargs="*", help="options of the example, after --")
-    arguments = parser.parse_intermixed_args()
+    arguments = parser.parse_args()
     if arguments.role == "plain":
         measured = plain(arguments.folder, arguments.model, arguments.side, arguments.batch)
         print(json.dumps(measured), flush=True)
@@ -150,10 +138,12 @@ def main() -> None:
         folder = folder.resolve()
         if not (folder / "train").exists():
             made = ("--classes", str(arguments.classes), "--pictures", str(arguments.pictures))
-            child("ci.benchmarks.images", "--as", "make", *made, "--folder", str(folder))
+            turns.run_on_first_core(
+                "ci.benchmarks.images", "--as", "make", *made, "--folder", str(folder)
+            )
         shape = ("--side", str(arguments.side), "--batch", str(arguments.batch // 2))
         own = ("--model", arguments.model, *shape, "--folder", str(folder))
-        child("ci.benchmarks.imagenet", "--as", "plain", *own)
+        turns.run_on_first_core("ci.benchmarks.imagenet", "--as", "plain", *own)
         print(json.dumps(pruned(folder, arguments)), flush=True)
 
 

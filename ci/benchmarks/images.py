@@ -242,14 +242,10 @@ def measure(arguments: argparse.Namespace, root: Path) -> None:
     """Make the pictures, where there are none, and measure."""
 
     def child(role: str) -> None:
-        command = [sys.executable, "-m", "ci.benchmarks.images", "--as", role]
+        words = ["ci.benchmarks.images", "--as", role, "--folder", str(root)]
         for name in ("classes", "pictures", "rounds", "layout"):
-            command += [f"--{name}", str(getattr(arguments, name))]
-        command += ["--folder", str(root)]
-        started = subprocess.Popen(command, env=environment(**turns.ONE_THREAD))
-        os.sched_setaffinity(started.pid, sorted(os.sched_getaffinity(0))[:1])
-        if started.wait():
-            raise SystemExit(f"{' '.join(command)} ended with {started.returncode}")
+            words += [f"--{name}", str(getattr(arguments, name))]
+        turns.run_on_first_core(*words)
 
     if not (root / "train").exists():
         child("make")

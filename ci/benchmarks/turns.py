@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,19 @@ ONE_THREAD = {
     "TF_NUM_INTEROP_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
+
+
+def run_on_first_core(*words: str) -> None:
+    """Run a module of this repository, with its arguments, on the first core with one thread.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    command = [sys.executable, "-m", *words]
+    started = subprocess.Popen(command, env=jobs.environment(**ONE_THREAD))
+    os.sched_setaffinity(started.pid, sorted(os.sched_getaffinity(0))[:1])
+    if started.wait():
+        raise SystemExit(f"{' '.join(command)} ended with {started.returncode}")
 
 
 def wait_for_turns(folder: Path, who: str, rounds: int, part: Callable[[], float]) -> None:

@@ -95,6 +95,7 @@ def test_events_after_a_line_that_a_full_disk_cut_off_are_known(tmp_path: Path) 
     (tmp_path / EVENTS).write_text('{"time_s": 17.0, "ra\n')
     EventLog(tmp_path / EVENTS, 0).write("epoch", epoch=0)
     prepare(tmp_path, None)
+    assert not (tmp_path / EVENTS).exists()
 
 
 def test_curves_behind_a_link_stay(tmp_path: Path) -> None:
