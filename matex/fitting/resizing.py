@@ -6,7 +6,7 @@ import numpy as np
 
 import ft
 from matex.fitting.listeners import Cursor, FitListener
-from matex.records.resize_request import MOST_BYTES, Request
+from matex.records.resize_request import MOST_BYTES, LeftOnRequest, Request
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.resize_requests import decide
@@ -17,7 +17,8 @@ __all__ = ["Resizing"]
 class Resizing(FitListener):
     """Carries out the requests of ``matex resize`` and ``matex drain``.
 
-    A rank that leaves does so like one that dies between two steps, so the others lose nothing.
+    A rank that leaves ends between two steps, and the others wait for its end before they begin
+    the next one, which so counts on none of its rows.
 
     Args:
         run: ranks of the run.
@@ -49,9 +50,19 @@ class Resizing(FitListener):
         run.replacements.want(decision.size, without=request.host)
         run.active = max(run.active, decision.size)
         run.never_regrow()
-        if world.rank in decision.leaving:
+        if decision.leaving:
+            self._part(decision.leaving, request)
+
+    def _part(self, leaving: tuple[int, ...], request: Request) -> None:
+        """End the ranks in *leaving*, and go on without them; collective."""
+        run = self._run
+        run.recoveries.part_with(leaving)
+        run.communicator.barrier()  # all have the request, which may be of the leader's own end
+        if run.communicator.world.rank in leaving:
             run.trace.flush()
-            ft.fail_stop(f"left on purpose: {request.text}")
+            left = LeftOnRequest(request.text)
+            ft.fail_stop(f"left on purpose: {request.text}", error=left)
+        run.communicator.barrier()  # complete only once all of them have ended
 
     def _hear(self) -> tuple[Request | None, bool]:
         """Request that the leader has found, and whether it can start ranks; collective."""

@@ -156,7 +156,8 @@ def signs_in(report: Path, directory: Path) -> tuple[Sign, tuple[int, int] | Non
 def _has_lost_ranks(report: Path) -> bool:
     """Whether ranks are missing in the end, by the summary."""
     try:
-        return bool(json.loads((report / SUMMARY).read_text()).get("ranks_lost"))
+        summary = json.loads((report / SUMMARY).read_text())
+        return bool(summary.get("ranks_lost") or summary.get("ranks_left"))
     except (OSError, json.JSONDecodeError):  # out of reach, or not matex's own
         return False
 

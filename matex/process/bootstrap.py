@@ -7,7 +7,6 @@ import faulthandler
 import os
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import ft
@@ -22,7 +21,7 @@ from matex.errors import InputError
 from matex.process import child_output, devices, library_import, own_interrupts, standard_input
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
-from matex.records.losses import told_of
+from matex.records.losses import record_end
 from matex.records.starting_connection import StartingConnection
 from matex.records.starting_file import end_start
 from matex.records.tracebacks import is_of_script_alone, shorten
@@ -98,9 +97,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     standard_input.install(config.standard_input)
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
-    ft.on_fail_stop(
-        lambda reason: events.write("death", reason=reason, step=_step(), **_cause_of(reason))
-    )
+    ft.on_fail_stop(lambda reason: record_end(events, reason, step=_step()))
     faulthandler.enable(2, all_threads=False)
     host = devices.neighbours(communicator, visible_gpus())
     working = communicator.initial_size - config.spares
@@ -281,10 +278,6 @@ def _end_program(adapter: KerasAdapter) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # too late for sys.exit, and the ranks have left each other
-
-
-def _cause_of(reason: str) -> dict[str, str]:
-    return told_of(ft.program_error(), reason, script=Path(sys.argv[0]))
 
 
 def _step() -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import ft
@@ -11,7 +11,10 @@ from matex.records.starts import AGAIN
 from matex.records.step_report import Replay
 
 __all__ = [
+    "joining_text",
+    "loss_text",
     "lost_spares",
+    "ranks_text",
     "record_fault",
     "record_joining",
     "record_recovery",
@@ -33,20 +36,28 @@ def record_fault(events: EventLog, fault: ft.Fault, *, step: int) -> None:
 
 
 def record_recovery(
-    events: EventLog, recovery: ft.Recovery, *, step: int, sizes: tuple[int, int]
+    events: EventLog,
+    recovery: ft.Recovery,
+    *,
+    step: int,
+    sizes: tuple[int, int],
+    leaving: Collection[int],
 ) -> None:
     """Record that the communicator was repaired, without the lost ranks.
 
     Args:
         sizes: numbers of working ranks before and after.
+        leaving: ranks that were asked to leave.
     """
+    lost = [member.rank for member in recovery.lost]
     events.write(
         "recovered",
         step=step,
         operation=recovery.operation,
         finished_by_peer=recovery.finished,
         generation=recovery.after.generation,
-        lost=[member.rank for member in recovery.lost],
+        lost=lost,
+        left=[rank for rank in lost if rank in leaving],
         detect_time_s=recovery.detect_time_s,
         repaired_time_s=recovery.repaired_time_s,
         joined=dict(recovery.replaced),
@@ -98,12 +109,37 @@ def joining_text(joined: Mapping[Any, int]) -> str:
     )
 
 
-def recovery_line(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:
-    """Line about *recovery* for the user. Pure."""
+def loss_text(lost: Iterable[int], left: Collection[int], *, step: str) -> str:
+    """Text that names the *lost* ranks, and apart from them those that *left* on request. Pure."""
+    died = [rank for rank in lost if rank not in left]
+    parts = [f"lost {ranks_text(died)} in step {step}"] if died else []
+    if left:
+        parts.append(f"{ranks_text(left)} left before step {step}")
+    return ", ".join(parts)
+
+
+def ranks_text(ranks: Iterable[object]) -> str:
+    """Text that names *ranks*, such as "ranks 1, 2". Pure."""
+    names = ", ".join(map(str, ranks))
+    return f"ranks {names}" if "," in names else f"rank {names}"
+
+
+def recovery_line(
+    recovery: ft.Recovery, *, step: int, size: int, of: int, leaving: Collection[int] = ()
+) -> str:
+    """Line about *recovery* for the user. Pure.
+
+    Args:
+        step: number of the step.
+        size: number of ranks that go on.
+        of: number of ranks at the start.
+        leaving: ranks that were asked to leave.
+    """
     parts = []
     if recovery.lost:
-        names = ", ".join(str(member.rank) for member in recovery.lost)
-        parts.append(f"lost rank {names} in step {step}")
+        lost = [member.rank for member in recovery.lost]
+        left = [rank for rank in lost if rank in leaving]
+        parts.append(loss_text(lost, left, step=str(step)))
     if recovery.replaced:
         parts.append(f"{joining_text(dict(recovery.replaced))} from the reserve")
     going_on = f"going on with {size} of {max(size, of)} ranks"

@@ -8,6 +8,7 @@ from typing import Any
 
 import ft
 from matex.records.events import Event
+from matex.records.losses import unasked
 from matex.records.starts import starts_of
 
 __all__ = ["FIELDS", "fault_records", "restarts_in", "unfired"]
@@ -53,6 +54,8 @@ def restarts_in(events: Iterable[Event]) -> list[Event]:
 
 def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Record of each lost rank, restart, and injected fault that ended no rank. Pure.
+
+    A rank that was asked to leave is not lost.
 
     ``overcome`` is "in-place" for deaths whose survivors went on, and "restart" for losses after
     which all ranks were started again. A restart counts from the last lethal fault before it that
@@ -123,7 +126,7 @@ def _records_of_one_start(events: list[Event], *, recorded: list[Event]) -> list
         finished = max((e["time_s"] for e in steps), default=None)
         at_once = _replacements(mine)
         afterwards = sum(rank in later for rank in mine[0]["lost"])
-        for rank in mine[0]["lost"]:
+        for rank in unasked(mine[0]):
             cause = next((e for e in reversed(fired) if e["rank"] == rank and e["lethal"]), None)
             since = detected if cause is None else cause["time_s"]
             record = {

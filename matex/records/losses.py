@@ -1,11 +1,13 @@
 """Lost ranks of a run, and the causes: an error of the script, a signal, an injected fault.
 
-A rank that ends in error writes the event ``death`` with the fields from :func:`told_of`. A rank
-ended by a signal writes nothing.
+A rank that ends in error writes the event ``death`` with the fields from :func:`told_of`, and one
+that leaves on request writes ``left``. A rank ended by a signal writes nothing. The others write
+``recovered``, whose ``lost`` are all ranks without which they go on, also those that have ``left``.
 """
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +15,21 @@ from typing import Any
 
 import ft
 from matex.errors import DataError, MatexError
-from matex.records.events import Event
+from matex.records.events import Event, EventLog
+from matex.records.resize_request import LeftOnRequest
 from matex.records.starts import starts_of
 
-__all__ = ["LOST_STRICTLY", "OWN_ERRORS", "advice", "lost_to_own_errors", "ranks_lost", "told_of"]
+__all__ = [
+    "LOST_STRICTLY",
+    "OWN_ERRORS",
+    "advice",
+    "lost_to_own_errors",
+    "ranks_left",
+    "ranks_lost",
+    "record_end",
+    "told_of",
+    "unasked",
+]
 
 #: Causes for which a run with ``--strict`` fails.
 OWN_ERRORS = ("script", "data")
@@ -29,6 +42,21 @@ _FILE_ERRORS = {
     *("NotADirectoryError", "NotFoundError", "OSError", "PermissionError", "EOFError"),
     *("BlockingIOError", "AlreadyExistsError", "DataLossError", "UnpicklingError"),
 }
+
+
+def record_end(events: EventLog, reason: str, *, step: int | None) -> None:
+    """Record the end of this rank just before it, for a callback of :func:`ft.on_fail_stop`.
+
+    Args:
+        reason: line that the rank gives for its end.
+        step: its training step.
+    """
+    error = ft.program_error()
+    if isinstance(error, LeftOnRequest):
+        events.write("left", step=step, request=str(error))
+    else:
+        told = told_of(error, reason, script=Path(sys.argv[0]))
+        events.write("death", reason=reason, step=step, **told)
 
 
 def told_of(
@@ -91,9 +119,29 @@ def advice(error: str) -> str:
     )
 
 
-def ranks_lost(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Record of each rank without which the others went on, in order of time. Pure.
+def unasked(event: Event) -> list[int]:
+    """Ranks that *event* reports as lost, without those that were asked to leave. Pure."""
+    left = event.get("left", ())
+    return [rank for rank in event["lost"] if rank not in left]
 
+
+def ranks_left(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Record of each rank that left on request, in order of time. Pure.
+
+    ``rank`` (original), ``step`` before which it left, and ``request`` in words.
+    """
+    return [
+        {"rank": rank, "step": event["step"], "request": event["request"]}
+        for event in events
+        if event["event"] == "resize"
+        for rank in event["leaving"]
+    ]
+
+
+def ranks_lost(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Record of each rank without which the others had to go on, in order of time. Pure.
+
+    Ranks that were asked to leave are none of them: see :func:`ranks_left`.
     ``rank`` (original), ``step`` (None before the first), ``cause``: "script" for an exception of
     the script or its exit with a nonzero status, "data" for a file that this rank could not read,
     "injected", "evicted" for a rank that was too slow, "ended" for a rank that ended itself for
@@ -108,7 +156,7 @@ def ranks_lost(events: Iterable[Event]) -> list[dict[str, Any]]:
         for event in start:
             if event["event"] not in ("recovered", "spare-lost"):
                 continue
-            for rank in event["lost"]:
+            for rank in unasked(event):
                 if rank not in known:
                     known.add(rank)
                     records.append(_record(rank, event, said.get(rank), struck.get(rank)))

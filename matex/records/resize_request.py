@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from matex.errors import InputError
 
-__all__ = ["MOST_BYTES", "RESIZE", "Request", "write_request"]
+__all__ = ["MOST_BYTES", "RESIZE", "LeftOnRequest", "Request", "write_request"]
 
 #: File name of a request.
 RESIZE = "resize.json"
@@ -62,6 +62,10 @@ class Request(NamedTuple):
         if (request.size > 0) == bool(request.host):
             raise ValueError("either a number of ranks or a host wanted")
         return request
+
+
+class LeftOnRequest(Exception):
+    """Reason for which a rank ends that a request lets go; its text is that of the request."""
 
 
 def write_request(directory: Path, request: Request) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from matex.records.events import Event
 from matex.records.fault_events import joining_text
+from matex.records.losses import unasked
 
 __all__ = ["NOT_METRICS", "TENSORBOARD", "ScalarReading", "Scalars"]
 
@@ -112,8 +113,10 @@ def _shrunk(event: Event) -> str:
 
 
 def _changed(event: Event) -> str:
-    lost = event.get("lost", [])
+    lost, left = unasked(event) if "lost" in event else [], event.get("left", [])
     parts = [f"lost rank {_listed(lost)}"] if lost else []
+    if left:
+        parts.append(f"rank {_listed(left)} left on request")
     if event["joined"]:
         parts.append(joining_text(event["joined"]))
     sizes = f"{event['world_size_before']} → {event['world_size_after']} ranks"

@@ -15,7 +15,7 @@ from typing import Any
 from matex.records.equality import numbers_of
 from matex.records.events import Event, give_room, write_json
 from matex.records.fault_records import FIELDS, fault_records, restarts_in
-from matex.records.losses import ranks_lost
+from matex.records.losses import ranks_left, ranks_lost
 from matex.records.starts import starts_of
 from matex.records.step_report import StepReport
 
@@ -117,8 +117,8 @@ def summarize(
     All fields but medians and means over steps are of the whole job, from its first start to now:
     steps that were lost with a start and made again count once. Every step's sum of sample counts
     and fingerprints was checked before its update, so no sample counted in ``samples_used`` was
-    used twice; samples that were expected and not used were lost. ``ranks_lost``: see
-    :func:`matex.records.losses.ranks_lost`.
+    used twice; samples that were expected and not used were lost. ``ranks_lost`` and
+    ``ranks_left``: see :mod:`matex.records.losses`.
 
     """
     events = list(events)
@@ -142,6 +142,7 @@ def summarize(
         ),
         "respawned": len(_joined(events) & _respawned(events)),
         "ranks_lost": ranks_lost(events),
+        "ranks_left": ranks_left(events),
         "starts": len(starts),
         "restarts": len(restarts_in(events)),
         "epochs": totals.epochs,

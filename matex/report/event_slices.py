@@ -15,6 +15,7 @@ __all__ = ["counts", "instants", "lives", "works"]
 _INSTANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fault": ("life", ("fault", "step", "at")),
     "death": ("life", ("reason", "step", "cause", "where")),
+    "left": ("life", ("request", "step")),
     "epoch": ("training", ("epoch", "step", "loss")),
     "straggler": ("training", ("step", "ratio")),
     "balance": ("training", ("step", "shares")),
@@ -44,6 +45,8 @@ def instants(events: Sequence[Event]) -> Iterator[Instant]:
             yield _instant(event, whole, name, _OF_ALL[name], concerns_all=True)
     for start in starts_of(events):
         for rank, (time_s, event) in _losses(start.events).items():
+            if rank in event.get("left", ()):  # its own event is the mark
+                continue
             details = {"step": event["step"]}
             yield Instant(track=Track(rank, "life"), name="lost", time_s=time_s, details=details)
         for spare, event in _joinings(start.events).items():
@@ -106,7 +109,7 @@ def _ends(events: Sequence[Event]) -> dict[int, float]:
     """Time of each lost rank's end: as it reported, else as the first observer noticed."""
     ends = {rank: time_s for rank, (time_s, _) in _losses(events).items()}
     for event in events:
-        if event["event"] == "death" or (event["event"] == "fault" and event["lethal"]):
+        if event["event"] in ("death", "left") or (event["event"] == "fault" and event["lethal"]):
             rank, time_s = event["rank"], event["time_s"]
             ends[rank] = min(time_s, ends.get(rank, time_s))
     return ends

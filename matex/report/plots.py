@@ -104,7 +104,7 @@ def _ranks(run: Run, figure: Any) -> None:
     axes = figure.subplots()
     lives = run.lives()
     for life in lives:
-        color = _GREY if life.lost else _BLUE
+        color = _GREY if life.lost or life.left else _BLUE
         axes.barh(life.rank, life.end - life.begin, left=life.begin, height=0.6, color=color)
     for fault in run.faults:
         at = fault["time_s"] - run.started

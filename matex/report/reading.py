@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from matex.errors import InputError
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import fault_records
+from matex.records.losses import ranks_left
 from matex.records.scalars import NOT_METRICS
 from matex.records.summary import SUMMARY
 
@@ -29,12 +30,16 @@ class Curve(NamedTuple):
 
 
 class Life(NamedTuple):
-    """Time in which an original rank took part, seconds since the start; ``lost``: unfinished."""
+    """Time in which an original rank took part, seconds since the start.
+
+    ``lost``: it died; ``left``: it was asked to leave.
+    """
 
     rank: int
     begin: float
     end: float
     lost: bool
+    left: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +164,7 @@ class Run:
     def lives(self) -> list[Life]:
         """Each rank's part in the run, in order of ranks."""
         losses: dict[int, float] = {}
+        left = {record["rank"] for record in ranks_left(self.events)}
         for event in self.events:
             if event["event"] == "recovered":
                 for rank in event["lost"]:
@@ -170,7 +176,8 @@ class Run:
                 rank=start["rank"],
                 begin=start["time_s"] - self.started,
                 end=losses[start["rank"]] - self.started if start["rank"] in losses else self.ended,
-                lost=start["rank"] in losses,
+                lost=start["rank"] in losses and start["rank"] not in left,
+                left=start["rank"] in left,
             )
             for start in sorted(
                 (e for e in self.events if e["event"] == "start"), key=lambda e: int(e["rank"])

@@ -47,11 +47,16 @@ class RecoveryLog:
         self._size_of = size_of
         self._awaits_step = True
         self._spares_lost: set[int] = set()
+        self._leaving: set[int] = set()
         self._generation = 0  # of the last recovery that changed the working ranks, or 0
 
     def joined(self) -> None:
         """Record that this rank has taken another one's place."""
         self._generation = self._communicator.world.generation
+
+    def part_with(self, ranks: Iterable[int]) -> None:
+        """Take note that *ranks* leave on request, so that none of them counts as lost."""
+        self._leaving.update(ranks)
 
     def heard(self, recovery: ft.Recovery) -> None:
         """Record *recovery*; the communicator calls this after each."""
@@ -65,11 +70,13 @@ class RecoveryLog:
         step = self._ledger.step
         if recovery.lost:
             self._awaits_step = True
-            record_recovery(self._events, recovery, step=step, sizes=sizes)
+            record_recovery(self._events, recovery, step=step, sizes=sizes, leaving=self._leaving)
         else:
             record_joining(self._events, recovery, step=step, sizes=sizes)
         started_with = self._ledger.totals.world_size_start
-        line = recovery_line(recovery, step=step, size=sizes[1], of=started_with)
+        line = recovery_line(
+            recovery, step=step, size=sizes[1], of=started_with, leaving=self._leaving
+        )
         self._terminal.say(line)
 
     def step_done(self, report: StepReport, model: Any | None) -> None:

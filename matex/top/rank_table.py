@@ -42,7 +42,7 @@ def rank_table(shown: Sequence[RankView], ranks: Sequence[RankView], processes: 
             Text(view.host),
             Text(state.value, style=_STYLES.get(state, "")),
             "" if view.step is None else f"{view.step:,}",
-            *(_times(view, shortest_s) if state is not RankState.DEAD else ("", "", "")),
+            *(_times(view, shortest_s) if not state.is_away else ("", "", "")),
             bytes_in_words(_memory(view, processes)),
         )
     return table
@@ -62,9 +62,7 @@ def _memory(view: RankView, processes: Processes) -> int | None:
 def _shortest_exchange(ranks: Sequence[RankView]) -> float:
     """Seconds of the exchange on the living rank that waits for no other."""
     told = [v.exchange_s for v in ranks if v.exchange_s is not None]
-    living = [
-        v.exchange_s for v in ranks if v.exchange_s is not None and v.state is not RankState.DEAD
-    ]
+    living = [v.exchange_s for v in ranks if v.exchange_s is not None and not v.state.is_away]
     return min(living or told, default=0.0)
 
 

@@ -20,6 +20,7 @@ class RankState(Enum):
     TRAINING = "training"
     SPARE = "spare"
     DEAD = "dead"
+    LEFT = "left"
     GONE = "gone"
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -29,6 +30,11 @@ class RankState(Enum):
     def lives(self) -> bool:
         """Whether a rank in this state takes part in the run."""
         return self in (RankState.STARTED, RankState.TRAINING, RankState.SPARE)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the others went on without a rank in this state."""
+        return self in (RankState.DEAD, RankState.LEFT)
 
 
 @dataclass(kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from matex.records.events import Event
+from matex.records.losses import unasked
 from matex.records.starts import AGAIN
 from matex.top.rank_view import RankState, RankView
 from matex.top.words import in_words, printable
@@ -180,9 +181,23 @@ class RunView:
         self.world_size = event["world_size_after"]
 
     def _lost_in(self, event: Event) -> None:
-        self._lose(event["lost"])
-        for rank in set(event["lost"]) & set(self.ranks):
+        self._part_with(event.get("left", ()), event["step"])
+        self._lose(lost := unasked(event))
+        for rank in set(lost) & set(self.ranks):
             self.ranks[rank].step = event["step"]
+
+    def _left(self, event: Event) -> None:
+        self._part_with([event["rank"]], event["step"])
+
+    def _resized(self, event: Event) -> None:
+        if not event["refused"]:
+            self.wanted_size = event["world_size"]
+
+    def _part_with(self, ranks: Iterable[int], step: int) -> None:
+        for rank in ranks:
+            self._become(rank, RankState.LEFT)
+            if rank in self.ranks:
+                self.ranks[rank].step = step
 
     def _end(self, status: str) -> None:
         self.status = status
@@ -253,6 +268,8 @@ _HEARD: dict[str, Callable[[RunView, Event], None]] = {
     "recovered": RunView._recovered,
     "joined": RunView._joined,
     "spare-lost": RunView._lost_in,
+    "left": RunView._left,
+    "resize": RunView._resized,
     "fit": RunView._began_fit,
     "progress": RunView._progress,
     "timing": RunView._timing,

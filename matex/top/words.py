@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from matex.records.events import Event
-from matex.records.fault_events import joining_text
+from matex.records.fault_events import joining_text, loss_text, ranks_text
 
 __all__ = ["in_words", "printable"]
 
@@ -21,15 +21,10 @@ def in_words(event: Event) -> str | None:
     return None if words is None else printable(words(event))
 
 
-def _ranks(numbers: Iterable[object]) -> str:
-    named = ", ".join(map(str, numbers))
-    return f"ranks {named}" if "," in named else f"rank {named}"
-
-
 def _recovered(event: Event) -> str:
     parts = []
     if event["lost"]:
-        parts.append(f"lost {_ranks(event['lost'])} in step {event['step']:,}")
+        parts.append(loss_text(event["lost"], event.get("left", ()), step=f"{event['step']:,}"))
     if event.get("joined"):
         parts.append(joining_text(event["joined"]))
     repair_ms = 1e3 * (event["repaired_time_s"] - event["detect_time_s"])
@@ -54,8 +49,17 @@ def _resize(event: Event) -> str:
         return f"{event['request']} is refused: {event['refused']}"
     leaving = event["leaving"]
     return event["request"] + (
-        f": {_ranks(leaving)} leave{'s' * (len(leaving) == 1)}" if leaving else ""
+        f": {ranks_text(leaving)} leave{'s' * (len(leaving) == 1)}" if leaving else ""
     )
+
+
+def _nonfinite(event: Event) -> str:
+    return f"{ranks_text(event['ranks'])} computed a NaN or infinity in step {event['step']:,}"
+
+
+def _healed(event: Event) -> str:
+    source = ranks_text(event["source"])
+    return f"rank {event['rank']} differed, and has the weights of {source}"
 
 
 def _straggler(event: Event) -> str:
@@ -79,10 +83,10 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "death": lambda e: f"rank {e['rank']} ends: {e['reason']}",
     "recovered": _recovered,
     "joined": _joined,
-    "spare-lost": lambda e: f"lost {_ranks(e['lost'])}, a spare that waited",
-    "nonfinite": lambda e: f"{_ranks(e['ranks'])} computed a NaN or infinity in step {e['step']:,}",
-    "healed": lambda e: f"rank {e['rank']} differed, and has the weights of {_ranks(e['source'])}",
-    "weights-settled": lambda e: f"{_ranks(e['ranks'])} differed, now as rank {e['leader']}",
+    "spare-lost": lambda e: f"lost {ranks_text(e['lost'])}, a spare that waited",
+    "nonfinite": _nonfinite,
+    "healed": _healed,
+    "weights-settled": lambda e: f"{ranks_text(e['ranks'])} differed, now as rank {e['leader']}",
     "straggler": _straggler,
     "resize": _resize,
     "balance": lambda e: "the batch is shared out anew, by the speed of the ranks",

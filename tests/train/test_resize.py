@@ -33,7 +33,7 @@ def test_ranks_leave_and_come(tmp_path: Path) -> None:
     report = tmp_path / "out"
     command = [sys.executable, "-m", "matex", "run", "-n", "2", "--respawn", "--report", "out"]
     command += ["--checkpoint", "saved", str(SCRIPTS / "interrupted.py"), "--endless"]
-    run = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    run = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
     try:
         wait_for(run, report, "first-step")
         assert main(["resize", str(report), "1"]) == 0
@@ -43,7 +43,8 @@ def test_ranks_leave_and_come(tmp_path: Path) -> None:
         assert main(["resize", str(report), "3"]) == 0  # one more than at the start
         wait_for(run, report, "took-over", times=2)
         run.send_signal(signal.SIGTERM)
-        assert run.wait(timeout=patience(60)) == 75
+        said = run.communicate(timeout=patience(60))[0].decode()
+        assert run.returncode == 75
     finally:
         if run.poll() is None:
             run.kill()
@@ -53,5 +54,14 @@ def test_ranks_leave_and_come(tmp_path: Path) -> None:
     assert len(set(summary["weights_hash"].values())) == 1
     assert summary["samples_used"] == 64 * summary["steps"] > 0
     assert summary["samples_repeated"] == 0
-    (death,) = events_in(report, "death")
-    assert death["reason"] == "left on purpose: resize to 1"
+    step = leaving["step"]
+    assert summary["ranks_left"] == [{"rank": 1, "step": step, "request": "resize to 1"}]
+    assert summary["ranks_lost"] == summary["faults"] == []
+    (left,) = events_in(report, "left")
+    assert (left["rank"], left["step"], left["request"]) == (1, step, "resize to 1")
+    (recovered,) = events_in(report, "recovered")
+    assert (recovered["step"], recovered["lost"], recovered["left"]) == (step, [1], [1])
+    assert not events_in(report, "replayed")  # the next step counted on none of its rows
+    assert not events_in(report, "death")
+    assert f"matex: rank 1 left before step {step}; going on with 1 of 2 ranks" in said
+    assert "lost" not in said

@@ -63,6 +63,8 @@ def test_faults_and_recoveries_are_told_in_words() -> None:
     lost = reading.read(event(1.0, "recovered", lost=[1, 2], joined={"1": 3}, **sizes))
     assert lost is not None
     assert lost.text == "lost rank 1, 2, rank 3 for rank 1; 3 → 2 ranks"
+    left = reading.read(event(2.0, "recovered", lost=[1], left=[1], joined={}, **sizes))
+    assert left.text == "rank 1 left on request; 3 → 2 ranks"
     assert lost.values == {"progress/ranks": 2.0}
     texts = {
         "fault": {"fault": "kill:rank=1,step=7"},

@@ -16,7 +16,7 @@ FIELDS = {
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
     "checkpoints", "staleness", "faults", "spares", "spares_used", "spares_lost",
-    "rows", "ranks_lost", "starts", "numbers", "respawned",
+    "rows", "ranks_lost", "ranks_left", "starts", "numbers", "respawned",
 }  # fmt: skip
 
 EVENTS = [
@@ -71,6 +71,26 @@ def test_spares_are_told_beside_the_ranks_that_work() -> None:
     at_once, afterwards = one["faults"]
     assert (at_once["rank"], at_once["replaced_by"], at_once["world_size_after"]) == (1, 3, 3)
     assert (afterwards["rank"], afterwards["replaced_by"]) == (0, 4)
+
+
+def test_a_rank_that_leaves_on_request_is_no_loss() -> None:
+    left = {
+        **{"event": "recovered", "generation": 1, "lost": [1, 2], "left": [1], "step": 3},
+        **{"detect_time_s": 2.0, "repaired_time_s": 2.1, "joined": {}},
+        **{"world_size_before": 3, "world_size_after": 1},
+    }
+    resize = {"event": "resize", "step": 3, "number": 7, "request": "resize to 2", "host": None}
+    events = [
+        {"time_s": 1.0, "rank": 0, **resize, "leaving": [], "world_size": 0, "refused": "not yet"},
+        {"time_s": 1.9, "rank": 0, **resize, "leaving": [1], "world_size": 2, "refused": None},
+        {"time_s": 2.0, "rank": 1, "event": "left", "step": 3, "request": "resize to 2"},
+        {"time_s": 2.1, "rank": 0, **left},
+    ]
+    given = {"status": "finished", "reason": None, "world_size_end": 1, "wall_s": 9.5}
+    one = summarize(Totals(world_size_start=3), events, **given, weights_hash={})  # type: ignore[arg-type]
+    assert one["ranks_left"] == [{"rank": 1, "step": 3, "request": "resize to 2"}]
+    assert [(record["rank"], record["cause"]) for record in one["ranks_lost"]] == [(2, "signal")]
+    assert [record["rank"] for record in one["faults"]] == [2]
 
 
 def test_a_process_that_was_started_in_a_place_is_no_spare() -> None:

@@ -50,6 +50,18 @@ def tracks(content: dict[str, Any], process: str) -> dict[str, list[tuple[str, i
     }
 
 
+def test_a_rank_that_leaves_on_request_is_not_marked_as_lost() -> None:
+    events = [
+        *starts(0.0, "aa"),
+        event(2.0, 1, "left", step=20, request="resize to 1"),
+        recovered(0, left=[1], world_size_after=1),
+        event(4.0, 0, "finished", reason=None),
+    ]
+    assert tracks(trace(events, {}), "rank 1 (a)") == {
+        "life": [("working", 0, 2 * S), ("left", 2 * S, 0)]
+    }
+
+
 def test_a_death_a_spare_and_what_was_made_again() -> None:
     events = [
         *starts(0.0, "aab"),

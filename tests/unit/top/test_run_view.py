@@ -58,6 +58,24 @@ def test_a_spare_dies_while_it_waits() -> None:
     assert states(view) == {0: "training", 1: "dead"}
 
 
+def test_a_rank_leaves_on_request() -> None:
+    asked = {"number": 7, "request": "resize to 2", "host": None, "leaving": [1], "world_size": 2}
+    view = view_of(
+        [
+            *starts(3),
+            event(1.0, 0, "resize", step=20, refused=None, **asked),
+            event(1.1, 1, "left", step=20, request="resize to 2"),
+            recovered(1.2, 0, lost=[1], left=[1]),
+        ]
+    )
+    assert states(view) == {0: "training", 1: "left", 2: "training"}
+    assert (view.world_size, view.wanted_size, view.ranks[1].step) == (2, 2, 20)
+    assert texts(view) == [
+        "resize to 2: rank 1 leaves",
+        "rank 1 left before step 20; 2 of 3 ranks go on, repaired in 12 ms",
+    ]
+
+
 def test_a_rank_that_says_why_it_ends_is_dead_at_once() -> None:
     view = view_of(starts(2))
     view.hear(event(1.0, 1, "death", reason="ValueError: no\x1b[31m", step=3, cause="script"))
