@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from matex.errors import InputError
 from matex.records.curve_files import is_curve_file
-from matex.records.events import EVENTS, has_room
+from matex.records.events import EVENTS, has_room, keep_room
 from matex.records.heartbeat_file import FILE
 from matex.records.rank_files import files_of_ranks
 from matex.records.resize_request import RESIZE
@@ -19,7 +20,7 @@ from matex.records.starting_file import STARTING
 from matex.records.summary import FAULTS, SUMMARY
 from matex.report.trace import TRACE
 
-__all__ = ["check_earlier", "forget"]
+__all__ = ["claim", "forget", "written"]
 
 _NAMES = (SUMMARY, FAULTS, TRACE, FILE, RESIZE, STARTING, EVENTS)
 
@@ -28,7 +29,37 @@ _FIRST_LINES = 100
 _LINE_BYTES = 1 << 20
 
 
-def check_earlier(report: Path) -> None:
+def claim(report: Path) -> None:
+    """Make *report* the directory of a run, before that writes into it or removes anything.
+
+    A run that is killed from here on is known by the room that is reserved. ``matex run`` calls
+    this, and so do ranks, which may have started without it.
+
+    Raises:
+        InputError: the directory cannot be written, or has files of a run's names that are of none.
+    """
+    with written(report):
+        report.mkdir(parents=True, exist_ok=True)
+        _check_earlier(report)
+        if not has_room(report):
+            keep_room(report)
+
+
+@contextlib.contextmanager
+def written(report: Path) -> Iterator[None]:
+    """Context in which errors of the system say that *report* cannot be written.
+
+    Raises:
+        InputError: it cannot.
+    """
+    try:
+        yield
+    except OSError as error:
+        received = f"{error.filename or report}: {error.strerror}"
+        raise InputError(f"the report directory must be writable. Received: {received}") from None
+
+
+def _check_earlier(report: Path) -> None:
     """Refuse a directory with files by the names of a run's that no run has written.
 
     Directories in the place of its files are refused as well, and a file in that of its curves.

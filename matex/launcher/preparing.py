@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from matex.config import Config
-from matex.errors import InputError
-from matex.launcher.earlier_report import check_earlier, forget
+from matex.launcher.earlier_report import claim, forget, written
 from matex.launcher.locks import owned
-from matex.records.events import EVENTS, EventLog, keep_room, read_events
+from matex.records.events import EVENTS, EventLog, read_events
 from matex.records.heartbeat_file import FILE
 from matex.records.resize_request import RESIZE
 from matex.records.starting_file import STARTING
@@ -32,10 +31,8 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
         InputError: the directory cannot be written, or has files of a run's names that are of none.
     """
     events = report / EVENTS
-    try:
-        report.mkdir(parents=True, exist_ok=True)
-        check_earlier(report)
-        keep_room(report)  # before anything is removed: a run that is killed here is known by it
+    claim(report)
+    with written(report):
         if checkpoint is not None and events.exists() and _is_of(events, checkpoint):
             for name in (SUMMARY, FILE, RESIZE, STARTING):
                 (report / name).unlink(missing_ok=True)
@@ -43,9 +40,6 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
             EventLog(events, -1).write("continued")
             return
         forget(report)
-    except OSError as error:
-        received = f"{error.filename or report}: {error.strerror}"
-        raise InputError(f"the report directory must be writable. Received: {received}") from None
 
 
 def _is_of(events: Path, checkpoint: Path) -> bool:

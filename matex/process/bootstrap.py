@@ -19,6 +19,7 @@ from matex.config.instruction_set import LIMIT, instruction_set
 from matex.config.launcher_address import LauncherAddress
 from matex.errors import InputError
 from matex.process import child_output, devices, library_import, own_interrupts, standard_input
+from matex.process.shared_report import claim_together
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import record_end
@@ -50,7 +51,8 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     Raises:
         ft.Unrecoverable: no MPI.
         ft.UsageError: the faults do not fit the number of ranks.
-        InputError: TensorFlow is missing or already uses a GPU; or there are too many spares.
+        InputError: TensorFlow is missing or already uses a GPU; there are too many spares; or the
+            report directory is not of a run, or cannot be written.
     """
     stop_request = StopRequest(config.wall_time)
     stop_request.listen(interrupts=interrupts)
@@ -86,6 +88,8 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
             "Received: strict without report; give --report DIR"
         )
     if config.report is not None:
+        if joining is None:
+            claim_together(config.report, communicator)
         config.report.mkdir(parents=True, exist_ok=True)
     console.redirect(
         config.report,

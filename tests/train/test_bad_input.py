@@ -153,7 +153,7 @@ def test_a_data_file_without_the_arrays(tmp_path: Path) -> None:
 
 
 def test_without_ulfm_training_works_and_a_death_ends_it(tmp_path: Path) -> None:
-    """One warning; the run itself is whole; and with a death no rank hangs."""
+    """One warning; the run itself is whole; with a death no rank hangs; files of others stay."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     script = ROOT / "tests" / "train" / "scripts" / "classify.py"
     root = ["--allow-run-as-root"] if Path("/proc/self").owner() == "root" else []
@@ -162,6 +162,12 @@ def test_without_ulfm_training_works_and_a_death_ends_it(tmp_path: Path) -> None
     assert plain.returncode == 0
     assert plain.stdout.count("no ULFM in this MPI") == 1
     options = ["--report", tmp_path / "report", "--inject", "kill:rank=1,step=5"]
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "summary.json").write_text("mine")
+    elsewhere = execute([*start, "--report", "notes", script], directory=tmp_path)
+    assert elsewhere.returncode != 0
+    assert elsewhere.stderr.count("has summary.json, which is not of a report") == 2  # each rank
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["summary.json"]
     deadly = execute([*start, *options, script, "--epochs", "1"], directory=tmp_path)
     assert deadly.returncode != 0
     assert not (tmp_path / "report" / "summary.json").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from matex.errors import InputError
+from matex.launcher.earlier_report import claim
 from matex.launcher.preparing import prepare
 from matex.records.curve_files import is_curve_file, new_curve_file
 from matex.records.events import EVENTS, EventLog, give_room
@@ -89,6 +90,16 @@ def test_a_run_that_was_killed_early_is_known(tmp_path: Path) -> None:
     prepare(tmp_path, None)
     give_room(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_without_a_launcher_that_were_killed_early_are_known(tmp_path: Path) -> None:
+    claim(tmp_path)
+    (tmp_path / "rank-0001.log").touch()
+    before = content(tmp_path)
+    claim(tmp_path)  # of ranks, which keep what is there
+    assert content(tmp_path) == before
+    prepare(tmp_path, None)
+    assert not (tmp_path / "rank-0001.log").exists()
 
 
 def test_events_after_a_line_that_a_full_disk_cut_off_are_known(tmp_path: Path) -> None:
