@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from matex.records.events import Event
 
-__all__ = ["AGAIN", "Start", "job_of", "starts_of"]
+__all__ = ["AGAIN", "Start", "job_of", "starts_of", "stop_signals"]
 
 #: Events at which all ranks are started again: after a loss, for missing ranks, or in another run
 #: of the command that continues the job.
@@ -35,6 +35,11 @@ def starts_of(events: Iterable[Event]) -> list[Start]:
         else:
             starts[-1].events.append(event)
     return starts
+
+
+def stop_signals(events: Iterable[Event]) -> list[Event]:
+    """Events of the signals that have asked the last start to stop; an earlier one had its own."""
+    return [event for event in starts_of(events)[-1].events if event["event"] == "told"]
 
 
 def job_of(events: Iterable[Event]) -> float:

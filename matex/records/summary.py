@@ -16,7 +16,7 @@ from matex.records.equality import numbers_of
 from matex.records.events import Event, give_room, write_json
 from matex.records.fault_records import FIELDS, fault_records, restarts_in
 from matex.records.losses import ranks_left, ranks_lost
-from matex.records.starts import starts_of
+from matex.records.starts import starts_of, stop_signals
 from matex.records.step_report import StepReport
 
 __all__ = [
@@ -249,7 +249,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
         ranks: number of ranks at the start.
         step: step that the ranks had reached.
     """
-    requested_s = max((e["time_s"] for e in events if e["event"] == "told"), default=math.inf)
+    requested_s = max((e["time_s"] for e in stop_signals(events)), default=math.inf)
     files = [
         event
         for event in events

@@ -6,6 +6,7 @@ import numpy as np
 
 from matex.checkpointing.saver import Take
 from matex.checkpointing.stop_requests import MISSING, PreemptedExit, described
+from matex.records.starts import stop_signals
 from matex.run.context import RunContext
 
 __all__ = ["checkpoint_and_exit", "record_stop"]
@@ -67,7 +68,7 @@ def record_stop(run: RunContext, problem: str | None) -> None:
     codes = _codes(run) - {0, MISSING}
     signals = [described(code) for code in sorted(codes)] or ["a rank that died"]
     # A signal to matex run reaches the ranks as another signal.
-    signals = [e["signal"] for e in run.events.all() if e["event"] == "told"] or signals
+    signals = [event["signal"] for event in stop_signals(run.events.all())] or signals
     why = f"; {problem}" if problem else ""
     reason = f"told to leave after step {run.step} ({signals[0]}){why}"
     run.outcome.stop(reason, resumable=not problem)

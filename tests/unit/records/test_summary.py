@@ -215,14 +215,18 @@ def test_the_faults_of_a_summary_as_csv() -> None:
     assert faults_csv([]) == header + "\n"
 
 
-@pytest.mark.parametrize(("at", "status"), [(3.9, "failed"), (4.1, "stopped")])
+@pytest.mark.parametrize(
+    ("at", "again", "status"),
+    [(3.9, [], "failed"), (4.1, [], "stopped"), (4.2, ["continued"], "failed")],
+)
 def test_ranks_that_saved_after_they_were_told_were_stopped(
-    tmp_path: Path, at: float, status: str
+    tmp_path: Path, at: float, again: list[str], status: str
 ) -> None:
     (tmp_path / "saved").touch()
     events = [
         *EVENTS,
         {"time_s": 4.0, "rank": -1, "event": "told", "signal": "SIGTERM"},
+        *({"time_s": 4.1, "rank": -1, "event": name} for name in again),
         {"time_s": at, "rank": 0, "event": "checkpoint", "tier": "files", "step": 3,
          "seconds": 0.1, "busy_s": 0.1, "path": str(tmp_path / "saved")},
     ]  # fmt: skip
