@@ -16,8 +16,8 @@ from matex.config.given import make
 from matex.errors import InputError
 from matex.launcher.hosts import Hosts
 from matex.launcher.mpiexec import find_mpiexec
-from matex.launcher.preparing import scratch_directory
 from matex.launcher.restarts import read_hosts
+from matex.launcher.scratch import scratch_directory
 from matex.network.table import WHAT_TO_SET
 
 __all__ = ["start"]

@@ -9,11 +9,10 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from matex.config import JOB
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
-from matex.launcher.rank_processes import ranks_below
+from matex.launcher.rank_processes import processes_with, ranks_below
 from matex.launcher.segments import remove_new, segments
 
 __all__ = ["Job"]
@@ -107,15 +106,7 @@ class Job:
             remove_new(self._segments)
 
     def _processes(self) -> list[int]:
-        """Processes of the job on this host, without zombies."""
-        token = self._token.encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            # Zombies have no environment; other people's cannot be read.
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and token in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return found
+        return processes_with(self._token)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from matex.errors import InputError
 
-__all__ = ["LOCK", "owned"]
+__all__ = ["LOCK", "locked", "owned"]
 
 LOCK = ".matex-lock"
 
@@ -54,7 +54,7 @@ def owned(directory: Path, option: str) -> Iterator[None]:
     stack = contextlib.ExitStack()
     try:
         stack.enter_context(_made(directory))
-        file = _locked(path)
+        file = locked(path)
     except BlockingIOError:
         raise InputError(
             f"{option} must be a directory that no other run uses. Received: {directory}, "
@@ -86,8 +86,8 @@ def _noted(file: int, path: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _locked(path: Path) -> int:
-    """The lock file, open and locked.
+def locked(path: Path) -> int:
+    """The lock file at *path*, made if it is missing, open and locked.
 
     Raises:
         BlockingIOError: another process has locked it.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from matex.records.resize_request import RESIZE
 from matex.records.starting_file import STARTING
 from matex.records.summary import SUMMARY
 
-__all__ = ["all_owned", "prepare", "scratch_directory"]
+__all__ = ["all_owned", "prepare"]
 
 
 def prepare(report: Path, checkpoint: Path | None) -> None:
@@ -68,13 +66,3 @@ def all_owned(config: Config) -> Iterator[None]:
         for directory, option in options.items():
             stack.enter_context(owned(directory, option))
         yield
-
-
-@contextlib.contextmanager
-def scratch_directory() -> Iterator[Path]:
-    """Context with a temporary directory for this run."""
-    path = Path(tempfile.mkdtemp(prefix="matex-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)

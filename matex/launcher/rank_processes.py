@@ -1,11 +1,12 @@
-"""The processes that mpiexec started as ranks on this host, by what the kernel says of them."""
+"""The processes of a run on this host, by what the kernel says of them."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
-__all__ = ["is_gone", "ranks_below"]
+__all__ = ["is_gone", "processes_with", "ranks_below"]
 
 _PROC = Path("/proc")
 _RANK = b"PMIX_RANK="  # which Open MPI's launcher sets for each rank
@@ -26,6 +27,21 @@ def ranks_below(pid: int) -> dict[int, int]:
             waiting += _children(process)
         else:
             found[rank] = process
+    return found
+
+
+def processes_with(setting: str) -> list[int]:
+    """Processes on this host that were started with *setting*, a variable with its value.
+
+    Zombies are none of them.
+    """
+    found = []
+    for entry in _PROC.iterdir():
+        # Zombies have no environment; other people's cannot be read.
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                settings = (entry / "environ").read_bytes().split(b"\0")
+                found += [int(entry.name)] * (os.fsencode(setting) in settings)
     return found
 
 

@@ -28,9 +28,10 @@ from matex.launcher.launch import Launch, mpiexec_command
 from matex.launcher.meeting import Meeting
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
-from matex.launcher.preparing import all_owned, prepare, scratch_directory
+from matex.launcher.preparing import all_owned, prepare
 from matex.launcher.relaunch import Relaunch, Survey, take_fence
 from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
+from matex.launcher.scratch import scratch_directory
 from matex.launcher.signals import Signals
 from matex.launcher.standard_input import served_input
 from matex.launcher.starting_ranks import RanksHere
