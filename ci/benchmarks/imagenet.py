@@ -2,7 +2,7 @@
 
     python -m ci.benchmarks.imagenet --model resnet50 [--classes 1000] [--pictures 20000]
                                      [--side 64] [--batch 64] [--epochs 5] [--folder DIR]
-                                     [-- OPTIONS OF THE EXAMPLE]
+                                     [--report DIR] [-- OPTIONS OF THE EXAMPLE]
 
 It makes a folder of JPEGs of 400 x 300 (or takes *DIR*, where an earlier one made it), and gives
 
@@ -74,6 +74,7 @@ def pruned(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             "--data", str(folder / "train"), "--model", arguments.model,
             "--side", str(arguments.side), "--batch-size", str(arguments.batch),
             "--epochs", str(arguments.epochs), "--json", str(written), *arguments.more,
+            report=arguments.report,
         )  # fmt: skip
         result = json.loads(written.read_text())
     timing = [event for event in events if event["event"] == "timing"]
@@ -123,6 +124,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where the pictures are, or are to be, and stay"
     )
+    parser.add_argument("--report", type=Path, help="where the report of the run stays")
     parser.add_argument("--as", dest="role", choices=("parent", "plain"), default="parent")
     parser.add_argument("more", nargs="*", help="options of the example, after --")
     arguments = parser.parse_args()

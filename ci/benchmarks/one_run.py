@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -14,14 +15,21 @@ from ci.jobs import environment
 _TIMEOUT_S = 3600
 
 
-def matex_run(*words: str, **variables: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def matex_run(
+    *words: str, report: Path | None = None, **variables: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Summary and events of ``matex run`` with these *words* and environment *variables*.
+
+    Args:
+        report: directory of the report, which stays; a temporary one by default.
 
     Raises:
         SystemExit: it failed.
     """
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        report = Path(folder) / "report"
+    with contextlib.ExitStack() as stack:
+        if report is None:
+            aside = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+            report = Path(aside) / "report"
         command = [sys.executable, "-m", "matex", "run", "--report", str(report), *words]
         child = subprocess.Popen(
             command, env=environment(TF_CPP_MIN_LOG_LEVEL="2", **variables),

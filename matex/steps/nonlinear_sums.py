@@ -30,6 +30,8 @@ _ROW, _SUM = 1, 2
 _PRODUCTS = ("Mul", "MulNoNan", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 _DIVISIONS = ("RealDiv", "Div", "DivNoNan", "Xdivy")
 _CHOICES = ("Select", "SelectV2")
+_COUNTS = ("Bincount", "DenseBincount", "HistogramFixedWidth")  # of all elements of a vector
+_UNIQUE = ("UniqueWithCounts", "UniqueWithCountsV2")
 _NONLINEAR = (
     "Abs", "Acos", "Acosh", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Ceil",
     "ClipByValue", "ComplexAbs", "Cos", "Cosh", "Digamma", "Elu", "Equal", "Erf", "Erfc", "Erfinv",
@@ -116,7 +118,10 @@ class _Search:
             return self._around(operation, given)
         if operation.name in self._leading and _is_nonlinear(operation.type, given):
             self.found = self.found or str(operation.type)
-        return [_SUM if _is_sum(tensor) else max(given) for tensor in operation.outputs]
+        return [
+            _SUM if _is_sum(tensor) or _is_count(tensor) else max(given)
+            for tensor in operation.outputs
+        ]
 
     def _within(self, operation: Any, handed: Sequence[Any], given: list[int]) -> list[int]:
         """The kinds that the functions of *operation* return; they are searched, too.
@@ -162,6 +167,17 @@ def _is_nonlinear(kind: str, given: list[int]) -> bool:
     if kind in _CHOICES:
         return given[0] == _SUM
     return kind in _NONLINEAR and _SUM in given
+
+
+def _is_count(tensor: Any) -> bool:
+    """Whether *tensor* counts equal elements, whatever its shape. Of a matrix each row has its own.
+
+    A number of classes that follows from their largest leaves the shape open.
+    """
+    made_by = tensor.op
+    if made_by.type in _UNIQUE:
+        return int(tensor.value_index) == 2
+    return made_by.type in _COUNTS and made_by.inputs[0].shape.rank == 1
 
 
 def _is_sum(tensor: Any) -> bool:

@@ -68,17 +68,22 @@ class TrialRows:
 
 
 def telling_rows(batch: GlobalBatch) -> TrialRows:
-    """Eight rows of *batch*, in the order of the number of their zeros, most zeros first.
+    """Eight rows of *batch*, of which the first three have more zeros than the others.
 
     Masks and counts consist of zeros, and a loss divided by them adds up if all rows have equally
-    many. From a smaller batch all rows are taken, and a single row twice.
+    many. The row with the most zeros and the one with the fewest are in both parts, because a
+    function of the rows of one class adds up if no class is in both. From a smaller batch as many
+    rows as it has are taken, at least two.
     """
     lo, hi = batch.span
     rows = batch.rows([(lo, min(hi, lo + _LOOKED_AT))])
     zeros = sum(map(keras_hooks.zeros_by_row, keras_hooks.flatten(rows)))
-    order = np.argsort(-np.asarray(zeros), kind="stable")
-    if len(order) > _ROWS:
-        order = np.concatenate([order[:_CUT], order[_CUT - _ROWS :]])
-    chosen = np.resize(order, max(2, len(order))).tolist()
+    order = np.argsort(-np.asarray(zeros), kind="stable").tolist()
+    count = min(len(order), _ROWS)
+    if count > _CUT:
+        first, last = [*order[: _CUT - 1], order[-1]], order[len(order) - (count - _CUT - 1) :]
+        chosen = [*first, order[0], *last]
+    else:
+        chosen = np.resize(order, max(2, count)).tolist()
     few = keras_hooks.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)
     return TrialRows(few)

@@ -31,6 +31,8 @@ WHOLE = {
     "contrastive": "the gradient of sequential/dense/kernel is",
     "contrastive-with-dropout": "the gradient of sequential/dense/kernel is",
     "contrastive-batches": "the gradient of sequential/dense/kernel is",
+    "balanced-by-counts": "the gradient of sequential/dense/kernel is",
+    "balanced-by-unique-labels": "the gradient of sequential/dense/kernel is",
     "product-over-the-batch": "the gradient of sequential/dense/kernel is",
     "own-normalization": "the gradient of sequential/dense/kernel is",
     "fields-for-all-rows": "random_elastic_transform draws a field for each row",

@@ -212,6 +212,28 @@ def contrastive_batches():
     return [float(model.train_on_batch(*part)) for part in parts], model.variables
 
 
+def counted_classes(labels, predicted):
+    labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)
+    counts = tf.math.bincount(labels, minlength=2, dtype=tf.float32)
+    losses = tf.square(predicted[:, 0] - tf.cast(labels, tf.float32))
+    return losses / tf.gather(counts, labels)
+
+
+def unique_classes(labels, predicted):
+    labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)
+    _, places, counts = tf.unique_with_counts(labels)
+    losses = tf.square(predicted[:, 0] - tf.cast(labels, tf.float32))
+    return losses / tf.cast(tf.gather(counts, places), tf.float32)
+
+
+def balanced_by_counts():
+    return trained(dense(8, "tanh"), dense(1), loss=counted_classes)
+
+
+def balanced_by_unique_labels():
+    return trained(dense(8, "tanh"), dense(1), loss=unique_classes)
+
+
 def product_over_the_batch():
     def call(_, x):
         return x + 0.1 * tf.matmul(tf.tensordot(x, x, [[1], [1]]), x) / 12
@@ -474,7 +496,8 @@ KINDS = {
         noise_of_keras, noise_of_a_generator, noise_of_numpy,
         noise_of_numpy_eagerly, noise_of_tensorflow_eagerly, loss_added_as_a_sum,
         loss_with_a_mask, loss_with_a_mask_and_dropout, loss_with_a_mask_and_batch_norm,
-        contrastive, contrastive_with_dropout, contrastive_batches, product_over_the_batch,
+        contrastive, contrastive_with_dropout, contrastive_batches,
+        balanced_by_counts, balanced_by_unique_labels, product_over_the_batch,
         own_normalization, fields_for_all_rows, shape_of_the_batch,
         reshaped_by_the_batch_size, asserted_batch_size,
         noise_of_ones_own, added_up_with_dropout, ends_at_a_nan, few_steps,
