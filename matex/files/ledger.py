@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import weakref
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
@@ -52,6 +53,8 @@ class Before:
 class Ledger:
     """A directory that all ranks of a run, or of a host, can read. Local.
 
+    Several threads may ask it at once. Its file is open until none of them uses it any more.
+
     Args:
         directory: the directory.
         rank: this rank; processes that it forks write as this rank.
@@ -69,6 +72,7 @@ class Ledger:
             os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
             0o600,
         )
+        weakref.finalize(self, os.close, self._file).atexit = False
         self._read = 0
         self._entries: dict[str, Before] = {}
         self._trees: set[str] = set()
@@ -84,7 +88,7 @@ class Ledger:
         entry = self._entries.get(path)
         if entry is not None:
             return path, entry
-        for tree in self._trees:
+        for tree in tuple(self._trees):
             if path.startswith(f"{tree}/"):
                 return tree, self._entries[tree]
         return None
@@ -96,7 +100,7 @@ class Ledger:
     def names(self, directory: str) -> set[str]:
         """Names directly in *directory* that were changed."""
         self._look()
-        return self._below.get(directory, set())
+        return set(self._below.get(directory, ()))
 
     def note(self, path: str, change: Change, *, tree: bool = False) -> None:
         """Note that this rank, the leader, is about to change *path* for the first time."""
@@ -129,7 +133,6 @@ class Ledger:
         if match is not None:
             number = int(self._name.rpartition("-")[2]) + 1
             self._remove()
-        self.close()
         return Ledger(self._directory, self.rank, name=f"since-{self.rank}-{number}")
 
     def find_others(self, ranks: Collection[int] | None = None) -> None:
@@ -146,9 +149,6 @@ class Ledger:
             if match is not None and (ranks is None or int(match[1]) in ranks)
         } | {_FIRST}
         wanted.discard(self._name)
-        for ledger in self.others:
-            if ledger._name not in wanted:
-                ledger.close()
         self.others = [ledger for ledger in self.others if ledger._name in wanted]
         wanted.difference_update(ledger._name for ledger in self.others)
         for name in sorted(wanted):
@@ -200,13 +200,12 @@ class Ledger:
         return Before("lost")
 
     def _look(self) -> None:
-        """Read the lines written since the last call."""
-        size = os.fstat(self._file).st_size
-        if size == self._read:
+        """Read the lines written since the last call; another thread may read them, too."""
+        begin, size = self._read, os.fstat(self._file).st_size
+        if size <= begin:
             return
-        text = os.pread(self._file, size - self._read, self._read)
+        text = os.pread(self._file, size - begin, begin)
         whole = text[: text.rfind(b"\n") + 1]
-        self._read += len(whole)
         for line in whole.splitlines():
             fields = json.loads(line)
             path = fields.pop("path")
@@ -216,6 +215,4 @@ class Ledger:
             self._below.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
             if fields["tree"]:
                 self._trees.add(path)
-
-    def close(self) -> None:
-        os.close(self._file)
+        self._read = begin + len(whole)  # at last, so that no thread passes over unread lines
