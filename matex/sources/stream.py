@@ -37,6 +37,8 @@ __all__ = [
 ]
 
 _HASHED = 1 << 20  # values of a tensor that are looked at, evenly spread over it
+# A number for each byte, equal in all processes.
+_BYTES = np.random.default_rng(1).integers(0, 1 << 63, 256, np.uint64)
 
 
 class Stream:
@@ -242,8 +244,19 @@ def _digest(before: int, spread: Sequence[tuple[str, np.ndarray]], last: bool) -
     state = hashlib.blake2b(before.to_bytes(8, "little") + bytes([last]), digest_size=8)
     for kind, values in spread:
         state.update(kind.encode())
-        state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+        state.update((_of_strings(values) if values.dtype == object else values).tobytes())
     return int.from_bytes(state.digest(), "little") >> 1
+
+
+def _of_strings(values: np.ndarray) -> np.ndarray:
+    """64 bits over the bytes of each string of *values*, in any order, and their number.
+
+    Two processes write the fields of the same protocol buffer in different orders.
+    """
+    return np.array(
+        [[len(text), _BYTES[np.frombuffer(text, np.uint8)].sum()] for text in values.ravel()],
+        np.uint64,
+    )
 
 
 def _is_data(leaf: Any) -> bool:

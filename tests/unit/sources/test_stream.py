@@ -1,0 +1,35 @@
+"""Digests by which ranks compare their batches."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from matex.sources.stream import digest
+
+
+def written(*fields: str) -> bytes:
+    """Protocol buffer with the *fields* of an example in the order given."""
+    features = {name: tf.train.Feature(int64_list=tf.train.Int64List(value=[5])) for name in fields}
+    parts = [
+        tf.train.Features(feature={name: features[name]}).SerializeToString() for name in fields
+    ]
+    return b"".join(parts)
+
+
+def of_strings(*strings: bytes) -> int:
+    return digest(0, [tf.constant(strings)], last=False)
+
+
+def test_digest_of_fields_in_another_order() -> None:
+    """Each process writes the fields of one protocol buffer in an order of its own."""
+    assert written("x", "y") != written("y", "x")
+    assert of_strings(written("x", "y"), b"") == of_strings(written("y", "x"), b"")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [(b"abc", b"dee"), (b"abc", b"de"), (b"def", b"abc"), (b"abcdef", b""), (b"abc", b"def", b"")],
+)
+def test_digest_of_other_strings(others: tuple[bytes, ...]) -> None:
+    assert of_strings(b"abc", b"def") != of_strings(*others)
