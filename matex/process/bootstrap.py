@@ -19,6 +19,7 @@ from matex.config.instruction_set import LIMIT, instruction_set
 from matex.config.launcher_address import LauncherAddress
 from matex.errors import InputError
 from matex.process import child_output, devices, library_import, own_interrupts, standard_input
+from matex.process.graph_prints import hear_prints
 from matex.process.shared_report import claim_together
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
@@ -120,6 +121,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
             import tensorflow
     except ModuleNotFoundError as error:
         raise InputError(_INSTALL.format(error=error)) from None
+    hear_prints(tensorflow.sysconfig.get_lib())
     gpus = tensorflow.config.list_physical_devices("GPU")
     gpu = devices.choose_gpu(len(gpus), host, world.rank)
     devices.take_gpu(gpu, tensorflow.config)

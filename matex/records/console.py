@@ -6,11 +6,20 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-__all__ = ["inherited", "is_own", "log_name", "own", "redirect", "write_to_log"]
+__all__ = [
+    "inherited",
+    "is_own",
+    "log_name",
+    "muted",
+    "own",
+    "redirect",
+    "write_printed",
+    "write_to_log",
+]
 
 
 def log_name(rank: int) -> str:
@@ -165,6 +174,31 @@ def write_to_log(text: str) -> None:
         split = _own["stderr"].buffer
         assert isinstance(split, _Split)
         split.write_to_log(text)
+
+
+_mutes = 0
+
+
+@contextlib.contextmanager
+def muted() -> Iterator[None]:
+    """Drop what operations of graphs print, on all threads of this process. Local."""
+    global _mutes  # noqa: PLW0603 - operations print on threads of TensorFlow
+    _mutes += 1
+    try:
+        yield
+    finally:
+        _mutes -= 1
+
+
+def write_printed(text: str) -> None:
+    """Write *text*, which an operation of a graph prints, where standard error goes.
+
+    A script's own stream in its place does not get it, as it would not without matex.
+    """
+    if not _mutes:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone, or closed
+            stream = own("stderr") if "stderr" in _own else sys.__stderr__
+            print(text, end="", file=stream, flush=True)
 
 
 def is_own(name: str) -> bool:

@@ -25,9 +25,9 @@ __all__ = [
     "one_for_all",
     "read_variable",
     "refuse_drawing",
+    "refuse_summaries",
     "repeated_inputs",
     "runs_python",
-    "summarizes",
     "variables_in",
     "write_variable",
     "writes",
@@ -118,11 +118,20 @@ def finds_nonfinite(function: Any) -> bool:
     return any(node.op in _FINITE for node in _nodes(function))
 
 
-def summarizes(function: Any) -> bool:
-    """Whether *function* writes TensorFlow summaries. Local."""
-    return any(
+def refuse_summaries(function: Any, *, name: str) -> None:
+    """Raise if *function* writes TensorFlow summaries, which would be of a rank's rows. Local.
+
+    Args:
+        function: concrete function of a step.
+        name: name of the step.
+
+    Raises:
+        NotShareable: it does; a trial would write them, too.
+    """
+    if any(
         node.op.startswith("Write") and node.op.endswith("Summary") for node in _nodes(function)
-    )
+    ):
+        raise NotShareable(f"{name} writes summaries")
 
 
 def writes(function: Any, *, but: Iterable[Any] = ()) -> bool:

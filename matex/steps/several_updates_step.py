@@ -31,7 +31,7 @@ from matex.steps.control import (
     placed_in,
 )
 from matex.steps.forward_state import ForwardState
-from matex.steps.graph_inspection import refuse_drawing
+from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
 from matex.steps.graph_separability import inseparable_in
 from matex.steps.noise_rows import noise_rows
 from matex.steps.rollback import Rollback
@@ -110,6 +110,7 @@ class SeveralUpdatesStep:
         self._advance_noise = self._quiet_graph = self.exchanges.last = None
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
+        refuse_summaries(traced, name=self.name)
         if takes_branch_by_rows(traced):
             raise NotShareable(f"{self.name} takes a branch by the values of rows")
         if not self.exchanges.layouts:

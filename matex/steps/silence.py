@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 
 from matex.keras_hooks.warning import unwarned
+from matex.records import console
 
 __all__ = ["unheard"]
 
@@ -14,5 +15,5 @@ __all__ = ["unheard"]
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
     """Suppress prints and warnings of the script's own code, which another call shows; local."""
-    with unwarned(), contextlib.redirect_stdout(io.StringIO()):
+    with unwarned(), console.muted(), contextlib.redirect_stdout(io.StringIO()):
         yield

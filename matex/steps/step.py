@@ -23,6 +23,7 @@ from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_separability import inseparable_in
+from matex.steps.silence import unheard
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
 from matex.steps.user_code import attempted
@@ -185,7 +186,8 @@ class Step:
     def warm_up(self, rows: Batch) -> None:
         """Compute the contribution of one row and drop it, so that its graph is ready. Local."""
         control = Control(1.0, 0.0, 1.0, Header(), [(0, 1)], self.denominators(rows))
-        self.contribution(rows, control.array())
+        with unheard():
+            self.contribution(rows, control.array())
 
     @property
     def divides_by_rows(self) -> bool:

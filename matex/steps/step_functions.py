@@ -12,7 +12,12 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.exchange import HostExchange
 from matex.keras_hooks.rows import known_rows
-from matex.steps.graph_inspection import has_loops, refuse_drawing, runs_python
+from matex.steps.graph_inspection import (
+    has_loops,
+    refuse_drawing,
+    refuse_summaries,
+    runs_python,
+)
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch, Parts, StepParts
 from matex.steps.subgraph import function_of
@@ -120,6 +125,7 @@ class GraphFunctions:
         traced_s = time.perf_counter() - started
         self._is_traced_by_size = has_loops(self._traced) and not jit_compile
         refuse_drawing(self._traced, drawn, name="train_step")
+        refuse_summaries(self._traced, name="train_step")
         self.may_draw = runs_python(self._traced)
         self.denominators = self._denominators(signature[0])
         assert parts.layout is not None

@@ -69,14 +69,15 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, ranks: int) -> str:
 def find_inseparable_now(step: Step, rows: Any) -> str:
     """Name the part of *step* that does not add up over *rows* with the current weights. Local.
 
-    It is "" if everything does, and for a step that runs eagerly: it would run the script's own
-    Python code, which may count its calls, in the middle of training. Nothing is changed.
+    It is "" if everything does, and for a step that runs eagerly, or calls Python: it would run
+    the script's own code, which may count its calls, in the middle of training. Nothing is changed.
     """
-    if not step.may_vary or step.runs_eagerly:
+    if not step.may_vary or step.may_draw:
         return ""
     with (
         contextlib.suppress(NotShareable),  # the step itself will fail
-        keras_hooks.generators_kept(host=step.may_draw),
+        unheard(),
+        keras_hooks.generators_kept(host=False),
         attempted("train_step fails"),
         lowered_loss_scales(step.optimizers) as lower,
     ):
