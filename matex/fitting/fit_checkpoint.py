@@ -17,6 +17,7 @@ from matex.config.monitored import monitored
 from matex.config.virtual import VIRTUAL
 from matex.data.sketch import are_same_data
 from matex.fitting import fit_histories
+from matex.fitting.fit_batches import BATCHES, FitBatches
 from matex.fitting.listeners import Cursor
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
@@ -66,6 +67,7 @@ class FitCheckpoint:
         rebuild.begin_fit(model, continues=saved is not None)
         self.seed = OrderSeed(0)
         self.data: list[float] = []
+        self.batches = FitBatches()
 
     # Restoring.
 
@@ -89,6 +91,13 @@ class FitCheckpoint:
             f"({known[0]:.0f} rows then, {sketch[0]:.0f} now): if the script makes them of a model "
             "that an earlier fit trained, they are wrong, because that fit is passed over"
         )
+
+    def know_batches(self, batches: FitBatches) -> None:
+        """Print a line if the *batches* of the fit differ from the checkpoint's."""
+        known = FitBatches() if self.saved is None else FitBatches.stored_in(self.saved.extra)
+        self.batches = batches.after(known)
+        for change in self.batches.changed[len(known.changed) :]:
+            self._run.say(f"the fit goes on otherwise than before: with {change}")
 
     def restore_callbacks(self) -> None:
         """Restore the state of callbacks and history; called after the callbacks have begun."""
@@ -156,6 +165,7 @@ class FitCheckpoint:
             **{f"{_CALLBACKS}{name}": value for name, value in memory.items()},
             **self._run.ledger.job.extra(),
             _DATA: np.array(self.data, np.float64),
+            BATCHES: self.batches.packed(),
             **(more or {}),
         }
         ended = None if logs is None else (cursor.epoch - 1, logs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from matex import keras_hooks
@@ -29,7 +30,8 @@ class FitPlan:
     """Configuration resolved for one model and one fit.
 
     ``strategy`` is synchronous averaging until :meth:`resolve` is called; ``batches`` determines
-    the batch size, ``replicas`` compares the replicas of the ranks.
+    the batch size, ``replicas`` compares the replicas of the ranks; ``changed`` names what is
+    otherwise than in the checkpoint that the fit continues from.
     """
 
     def __init__(self, run: RunContext, model: Any) -> None:
@@ -38,6 +40,7 @@ class FitPlan:
         self.replicas = ReplicaCheck(run, model, every=run.config.check_every)
         self.batches = BatchScaling(run.config, run.communicator)
         self.strategy: Strategy = Sync()
+        self.changed: Sequence[str] = ()
 
     def resolve(self, source: Source, *, seed: int, epochs: int) -> None:
         """Choose the strategy for the built model; replicas are equal before the first step. Local.
@@ -117,6 +120,7 @@ class FitPlan:
                 Circumstances(
                     parts=1,
                     order=source.order,
+                    changed=self.changed,
                     apoptosis=config.apoptosis,
                     copied=copied,
                     dropped=dropped,
@@ -126,6 +130,7 @@ class FitPlan:
             Circumstances(
                 parts=run.virtual_workers or run.active,
                 order=source.order,
+                changed=self.changed,
                 strategy=self.strategy.name,
                 batch_per_rank=config.batch_per_rank,
                 lr_scaling=config.lr_scaling,

@@ -14,6 +14,7 @@ from matex.fitting.agreement import check_alike
 from matex.fitting.balancing import Balancer
 from matex.fitting.checkpoint_listener import CheckpointListener
 from matex.fitting.epoch_iterator import EpochIterator
+from matex.fitting.fit_batches import FitBatches
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_record import FitRecord
@@ -89,6 +90,8 @@ def begin_shared(
     with attempted("the model cannot be built from its data before training"):
         build(model, source.built_on, for_fit=True)
     fit.checkpoint.know_data(sketch_of(batches))
+    fit.checkpoint.know_batches(FitBatches(source.most_rows, source.order))
+    plan.changed = fit.checkpoint.batches.changed
     saved = fit.checkpoint.saved
     if saved is not None:
         cut_as_in(saved, model)

@@ -12,6 +12,7 @@ import checkpoints
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.fitting.epoch_iterator import EpochIterator
+from matex.fitting.fit_batches import FitBatches
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.trained_models import TrainedModels
 from matex.partition.order import OrderSeed
@@ -88,6 +89,7 @@ class Handover:
                     variable.assign(value)
         checkpoint.saved = self.saved
         checkpoint.seed = OrderSeed.of_cursor(self.saved.cursor)
+        checkpoint.batches = FitBatches.stored_in(self.saved.extra)
         checkpoint.restore_callbacks()
         for callback in keras_hooks.listed(callbacks):
             if hasattr(callback, "read_notes"):

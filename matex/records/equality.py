@@ -22,6 +22,7 @@ class Circumstances:
     Args:
         parts: number of training ranks, or of virtual workers, among which a batch is divided.
         order: order of the samples, as the event ``fit`` names it.
+        changed: changes of the batches at checkpoints from which the fit continued, in words.
         strategy: name of the strategy.
         batch_per_rank: whether the batch grows with the ranks.
         lr_scaling: rule by which the learning rate grows with them.
@@ -41,6 +42,7 @@ class Circumstances:
 
     parts: int
     order: str
+    changed: Sequence[str] = ()
     strategy: str = "sync"
     batch_per_rank: bool = False
     lr_scaling: str = "none"
@@ -56,7 +58,7 @@ class Circumstances:
 
 def differences(fit: Circumstances) -> list[str]:
     """Names of the reasons for which the numbers of *fit* differ from plain Keras's."""
-    found = []
+    found = [*fit.changed]
     if fit.order in _OTHER_ORDERS:
         found.append(_OTHER_ORDERS[fit.order])
     if fit.apoptosis:

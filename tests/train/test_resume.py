@@ -57,6 +57,18 @@ def test_resumes_in_the_middle_of_an_epoch(
     assert (saved / FENCE).read_text() == "2 0\n"  # ranks of the first start write no more
 
 
+def test_other_batches_than_the_checkpoints_are_told_of(interrupted: Path, tmp_path: Path) -> None:
+    saved = shutil.copytree(interrupted, tmp_path / "saved")
+    arguments = [*ARGUMENTS, "--batch-size", "100"]
+    outcome = matex_run(
+        tmp_path, "classify.py", *arguments, ranks=2, options=["--checkpoint", saved]
+    )
+    assert outcome.status == 0, outcome.stderr
+    change = f"batches of 100 rows after a checkpoint of {BATCH}"
+    assert f"the fit goes on otherwise than before: with {change}" in outcome.stdout
+    assert outcome.summary["numbers"] == f"of plain Keras but for: {change}"
+
+
 @pytest.mark.slow
 def test_a_stream_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     """tf.data, shuffled: the batches that were trained on are gone through and left out."""

@@ -19,6 +19,10 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
     [
         ({"order": "anew"}, "the order of samples"),
         ({"order": "ring"}, "the order of samples (--shuffle ring)"),
+        (
+            {"changed": ["batches of 9 rows after a checkpoint of 8"], "parts": 1},
+            "batches of 9 rows after a checkpoint of 8",
+        ),
         ({"strategy": "gossip"}, "strategy gossip"),
         ({"batch_per_rank": True}, "a batch that grows with the ranks"),
         ({"lr_scaling": "sqrt"}, "a learning rate that grows with the ranks (sqrt)"),
