@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def add_command(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run the parsed action; return its exit status, 1 after a line if it fails."""
+    """Run the parsed action; return its exit status. Bad input ends with a line and status 2."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow's lines come before ours
     import checkpoints
     from matex.cli import checkpoint_actions
@@ -70,5 +69,4 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         return checkpoint_actions.run(arguments)
     except (checkpoints.CheckpointError, InputError) as error:
-        print(f"{arguments.parser.prog}: {error}", file=sys.stderr)
-        return 1
+        arguments.parser.error(str(error))

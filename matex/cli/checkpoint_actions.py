@@ -11,6 +11,7 @@ import numpy as np
 
 import checkpoints
 from matex.checkpointing.locate import find
+from matex.cli import importing
 from matex.errors import InputError
 
 __all__ = ["run"]
@@ -36,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out.exists() and not arguments.force:
         raise InputError(f"OUT must not exist yet. Received: {arguments.out}; --force replaces it")
     _, snapshot = find(arguments.path)
-    from matex.checkpointing import export
+    with importing.unheard_import():
+        from matex.checkpointing import export
 
     if action == "archive":
         export.archive(snapshot, arguments.out)
@@ -104,7 +106,7 @@ def _verify(path: Path) -> int:
         try:
             checkpoints.read_snapshot(file)
             print(f"{file}: valid")
-        except checkpoints.StorageError:
+        except (checkpoints.SnapshotNotFound, checkpoints.StorageError):
             raise
         except checkpoints.CheckpointError as error:
             bad += 1

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from matex.cli.values import at_least_one, fraction
 from matex.errors import InputError
 
 __all__ = ["FORMATS", "add_command"]
@@ -34,12 +35,12 @@ def add_command(commands: Any) -> None:
     add("target", type=Path, metavar="OUT.h5", help="file that is written")
     split = convert.add_mutually_exclusive_group()
     split.add_argument(
-        "--test-rows", type=_at_least_one, metavar="N",
+        "--test-rows", type=at_least_one, metavar="N",
         help="the last N rows become x_test and y_test, the others x_train and y_train",
     )  # fmt: skip
     split.add_argument(
         "--test-fraction",
-        type=_fraction,
+        type=fraction,
         metavar="F",
         help="the same with a part of the rows, from 0 to 1",
     )
@@ -86,17 +87,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run the parsed action; return its exit status, 1 after a line that names a bad file."""
+    """Run the parsed action; return its exit status. Bad input ends with a line and status 2."""
     from matex.cli import data_actions
 
-    prog = arguments.parser.prog
     try:
         return data_actions.run(arguments)
     except InputError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return 1
+        arguments.parser.error(str(error))
     except KeyboardInterrupt:
-        print(f"{prog}: interrupted, nothing was written", file=sys.stderr)
+        print(f"{arguments.parser.prog}: interrupted, nothing was written", file=sys.stderr)
         return 130
 
 
@@ -109,20 +108,3 @@ def _size(text: str) -> tuple[int, int]:
     if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
         raise argparse.ArgumentTypeError(f"must be HxW, as 224x224. Received: {text}")
     return int(height), int(width)
-
-
-def _at_least_one(text: str) -> int:
-    """A whole number from 1, as written."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1. Received: {text}")
-    return int(text)
-
-
-def _fraction(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1. Received: {text}")
-    return number

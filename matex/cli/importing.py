@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from ft.error_text import in_one_line
 from matex.errors import InputError
 
-__all__ = ["import_by_name"]
+__all__ = ["import_by_name", "unheard_import"]
+
+
+@contextlib.contextmanager
+def unheard_import() -> Iterator[None]:
+    """Import TensorFlow inside, whose own lines on standard error are left out. Local.
+
+    Where the import fails they are written, as they may say why.
+    """
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(terminal, kept.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def import_by_name(name: str) -> None:

@@ -13,6 +13,7 @@ __all__ = ["USAGE_ERROR", "Parser"]
 # In the words of argparse (Python 3.10 to 3.13).
 _VALUE_OF_A_SWITCH = re.compile(r"argument (\S+): ignored explicit argument (.*)", re.DOTALL)
 _VALUE = re.compile(r"argument (.+?): invalid (int|float) value: (.*)", re.DOTALL)
+_MUST = re.compile(r"argument (\S+): (must be .*)", re.DOTALL)
 _CHOICE = re.compile(r"argument (.+?): invalid choice: (.+) \(choose from (.*)\)", re.DOTALL)
 _KINDS = {"int": "a whole number", "float": "a number"}
 
@@ -50,6 +51,8 @@ class Parser(argparse.ArgumentParser):
             message = f"{switch[1]} must be given without a value. Received: {switch[2]}"
         elif value := _VALUE.fullmatch(message):
             message = f"{value[1]} must be {_KINDS[value[2]]}. Received: {value[3]}"
+        elif must := _MUST.fullmatch(message):
+            message = f"{must[1]} {must[2]}"
         elif choice := _CHOICE.fullmatch(message):
             known = choice[3].replace("'", "")
             message = f"{choice[1]} must be one of {known}. Received: {choice[2]}"

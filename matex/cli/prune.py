@@ -7,10 +7,23 @@ import os
 from pathlib import Path
 from typing import Any
 
-from matex.cli.importing import import_by_name
+from matex.cli.importing import import_by_name, unheard_import
+from matex.cli.values import at_least_one, fraction
 from matex.errors import InputError
 
-__all__ = ["add_command"]
+__all__ = ["CRITERIA", "TARGETS", "add_command"]
+
+CRITERIA = (
+    "gram",
+    "projection",
+    "similarity",
+    "angle",
+    "taylor",
+    "oba",
+    "magnitude",
+    "random",
+)
+TARGETS = ("parameters", "flops")
 
 
 def add_command(commands: Any) -> None:
@@ -33,21 +46,23 @@ def add_command(commands: Any) -> None:
     )
     add(
         "--ratio",
-        type=float,
+        type=fraction,
         required=True,
         metavar="R",
-        help="part of the model to remove, from 0 to 1",
+        help="part of the model to remove, between 0 and 1",
     )
     add(
         "--target",
+        choices=TARGETS,
         default="parameters",
-        help="what that is a part of: parameters (default) or flops",
+        help="what that is a part of (default: parameters)",
     )
     add(
         "--criterion",
+        choices=CRITERIA,
         default="gram",
-        help="gram (default), projection, similarity, angle, taylor, oba, magnitude or random; "
-        "taylor and oba want a model with a loss, and y in the data",
+        help="by what units are chosen (default: gram); taylor and oba want a model with a loss, "
+        "and y in the data",
     )
     add(
         "--exclude",
@@ -58,7 +73,7 @@ def add_command(commands: Any) -> None:
     )
     add(
         "--samples",
-        type=int,
+        type=at_least_one,
         default=2048,
         help="rows to measure on, and as many to judge by, at most (default: 2048)",
     )
@@ -83,7 +98,8 @@ def add_command(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     """Prune, save and report; return the exit status. Bad input ends with a line and status 2."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow's lines come before ours
-    from matex.apoptosis.one_shot import prune_file
+    with unheard_import():
+        from matex.apoptosis.one_shot import prune_file
 
     out = arguments.out or arguments.model.with_name(f"{arguments.model.stem}-pruned.keras")
     try:

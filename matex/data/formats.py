@@ -100,7 +100,7 @@ def format_of(path: Path, given: str | None = None) -> str:
     if wanted is not None and wanted != found:
         raise DataError(
             f"{path} must be {FORMATS[wanted]}, as {'format' if given else 'its name'} says. "
-            f"Received: {FORMATS[found]}; rename it, or give format={found!r}"
+            f"Received: {FORMATS[found]}; rename it, or give the format {found!r}"
         )
     return found
 

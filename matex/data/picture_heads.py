@@ -87,7 +87,7 @@ def check_same_size(found: tuple[int, int], wanted: tuple[int, int], where: str)
     if found != wanted:
         raise DataError(
             f"{where} must have the size of the first image, {wanted[0]} x {wanted[1]}. "
-            f"Received: {found[0]} x {found[1]}; give size=(height, width) to scale all to"
+            f"Received: {found[0]} x {found[1]}; give a size (height, width) to scale all to"
         )
 
 

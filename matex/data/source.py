@@ -95,7 +95,7 @@ class Data(Mapping[str, Rows]):
         total = next(iter(counts.values()))
         if not 0 < test_rows < total:
             raise InputError(
-                f"test_rows must leave rows on both sides of {total}. Received: {test_rows}"
+                f"the test part must leave rows on both sides of {total}. Received: {test_rows}"
             )
         return self._part(0, total - test_rows), self._part(total - test_rows, total)
 

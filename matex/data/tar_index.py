@@ -159,7 +159,7 @@ def _label_of(kind: str, content: bytes, field: str | None, where: str) -> Label
         if value is None:
             raise DataError(
                 f"{where} must have a field {' or '.join(names)}. Received: "
-                f"{content[:60].decode(errors='replace')}; name the field by label="
+                f"{content[:60].decode(errors='replace')}; name the field as the label"
             )
     if isinstance(value, str) and re.fullmatch(r"\d+", value):
         value = int(value)

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from matex.errors import InputError
-from matex.records.events import EVENTS
+from matex.records.events import EVENTS, has_room
 from matex.records.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
 from matex.top.event_tail import EventTail
@@ -45,6 +45,11 @@ class Watch:
             raise InputError(
                 f"a report directory of matex run is wanted. Received: {directory}, which is "
                 f"{'no directory' if directory.exists() else 'absent'}; name the DIR of --report"
+            )
+        if not _may_become_report(directory):
+            raise InputError(
+                f"a report directory of matex run is wanted. Received: {directory}, which has no "
+                f"{EVENTS}; name the DIR of --report"
             )
         self._directory = directory
         self._tail = EventTail(directory / EVENTS)
@@ -91,6 +96,15 @@ class Watch:
         before, self._sign = self._sign, read_sign(self._directory)
         if before.beats and before != self._sign:
             self._signed_s = now_s
+
+
+def _may_become_report(directory: Path) -> bool:
+    """Whether *directory* is that of a run, or of one that begins; an empty one may be."""
+    try:
+        is_empty = not any(directory.iterdir())
+    except OSError:  # whose reason is told where the events are read
+        return True
+    return is_empty or has_room(directory) or (directory / EVENTS).exists()
 
 
 def _read_summary(path: Path) -> tuple[dict[str, Any], float]:

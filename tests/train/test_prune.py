@@ -109,7 +109,10 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
         ([str(folder / "none.keras"), "--data", data, "--ratio", "0.5"], "no file"),
         ([model, "--ratio", "0.5"], "--data"),
         ([model, "--data", data, "--ratio", "2"], "ratio must be between"),
-        ([model, "--data", data, "--ratio", "0.5", "--criterion", "luck"], "criterion must be"),
+        (
+            [model, "--data", data, "--ratio", "0.5", "--criterion", "luck"],
+            "criterion must be one of gram",
+        ),
         ([str(folder / "plain.keras"), *by_loss], "wants the loss on rows"),
         ([str(folder / "bad.keras"), "--data", data, "--ratio", "0.5"], "bad.keras, 8 bytes"),
         ([model, "--data", data, "--ratio", "0.5", "--out", "no/o.keras"], "existing folder"),

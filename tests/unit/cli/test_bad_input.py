@@ -237,6 +237,14 @@ BAD = {
         ["faults", "sample", "--mtbf", "2h", "--ranks", "4", "--hours", "x"],
         "--hours must be a number. Received: 'x'",
     ),
+    "a part of a model that is more": (
+        ["prune", "train.py", "--ratio", "3"],
+        "--ratio must be between 0 and 1. Received: 3",
+    ),
+    "an unknown criterion": (
+        ["prune", "train.py", "--criterion", "luck"],
+        "--criterion must be one of gram, projection, ",
+    ),
     "unknown command": (
         ["rum", "-n", "2"],
         "a Keras script or a command (run, top, resize, drain, report, data, faults, prune, "

@@ -57,9 +57,8 @@ def test_verify_has_a_status(saved: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["checkpoint", "verify", str(saved / "step-000000010.h5")]) == 0
     capsys.readouterr()
     (saved / "notes.txt").write_text("no checkpoint")
-    for name, told in (("notes.txt", "no checkpoint of matex: it begins"), ("none", "absent: ")):
-        assert main(["checkpoint", "verify", str(saved / name)]) == 1
-        assert f"{name}: {told}" in capsys.readouterr().err
+    assert main(["checkpoint", "verify", str(saved / "notes.txt")]) == 1
+    assert "notes.txt: no checkpoint of matex: it begins" in capsys.readouterr().err
 
 
 def test_diff_says_where_and_how_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +86,7 @@ def test_diff_says_where_and_how_far(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["list", "nowhere"], "a directory is wanted"),
         (["show", "nowhere"], "an existing snapshot was wanted"),
         (["show", "empty"], "a valid checkpoint is wanted"),
-        (["verify", "nowhere"], ""),
+        (["verify", "nowhere"], "an existing snapshot was wanted"),
         (["diff", "nowhere", "nowhere"], "an existing snapshot was wanted"),
         (["export", "empty", "file"], "OUT must not exist yet"),
         (["export", "empty", "new.keras"], "a valid checkpoint is wanted"),
@@ -103,6 +102,7 @@ def test_bad_input_gets_one_line(
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
     Path("file").touch()
-    assert main(["checkpoint", *words]) == 1
+    with pytest.raises(SystemExit, match="2"):
+        main(["checkpoint", *words])
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line

@@ -75,7 +75,10 @@ BAD = {
     "a fraction": ({"0.jpg": PNG, "0.json": b"0.5"}, "number of a class.*Received: '0.5'"),
     "no text": ({"0.jpg": PNG, "0.cls": b"\xff\xfe"}, r"\.cls, must be text"),
     "no JSON": ({"0.jpg": PNG, "0.json": b"{"}, r"\.json, must be text"),
-    "no field": ({"0.jpg": PNG, "0.json": b'{"a": 1}'}, "must have a field label or .*by label="),
+    "no field": (
+        {"0.jpg": PNG, "0.json": b'{"a": 1}'},
+        "must have a field label or .*as the label",
+    ),
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 from ci.patience import patience
 from matex.cli import main
 from matex.errors import InputError
+from matex.records.events import keep_room
 from matex.top.find import newest_report
 from matex.top.watch import Watch
 from tests.unit.top.events import event, fit, lines, progress, starts
@@ -88,6 +89,8 @@ def test_a_report_far_below_is_not_looked_for(tmp_path: Path) -> None:
         ("absent", "absent, which is absent; name the DIR of --report"),
         ("file", "file, which is no directory"),
         ("empty", "no events yet"),
+        ("begun", "no events yet"),
+        (".", "which has no events.jsonl; name the DIR of --report"),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -95,6 +98,8 @@ def test_bad_input_gets_one_line(
 ) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "begun").mkdir()
+    keep_room(tmp_path / "begun")
     with pytest.raises(SystemExit) as ended:
         main(["top", str(tmp_path / name), "--once"])
     printed = capfd.readouterr()
