@@ -12,7 +12,7 @@ header; no weight was changed. By *policy* the run stops, or the step is made ag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from matex.exchange import Header, Layout
 __all__ = ["Nonfinite", "StepRedo", "nonfinite_error"]
 
 _BYTES = 512  # of tensor names, from each rank
+_NAMED = 2  # tensors, and ranks beside the first
 
 
 class StepRedo(NamedTuple):
@@ -123,7 +124,7 @@ def nonfinite_error(
         spoiled: this rank's contribution if it is not finite, else None.
         why_not: see :attr:`Nonfinite.why_not`.
     """
-    mine = "" if spoiled is None else ", ".join(layout.blame(spoiled))
+    mine = "" if spoiled is None else _in_short(layout.blame(spoiled))
     row = np.zeros(_BYTES, np.uint8)
     text = mine.encode()[:_BYTES]
     row[: len(text)] = np.frombuffer(text, np.uint8)
@@ -133,9 +134,28 @@ def nonfinite_error(
         for rank, line in zip(gathered.ranks, gathered.rows, strict=True)
         if line.any()
     }
-    names = "; ".join(f"rank {rank}: {what}" for rank, what in guilty.items())
-    because = f"{why_not}. " if why_not else ""
     return NonFiniteGradients(
-        f"step {step} has gradients that are not finite: {names}. {because}"
-        "No weight was changed by this step; look at the learning rate and at those samples"
+        f"step {step} has gradients that are not finite: "
+        + _told(guilty, len(gathered.ranks), why_not=why_not)
     )
+
+
+def _in_short(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _told(guilty: Mapping[int, str], ranks: int, *, why_not: str) -> str:
+    """Text about the *guilty* ranks, of which the first is described, of all *ranks*. Pure."""
+    if not guilty:
+        return "those of the sum, though of no rank's. No weight was changed by this step"
+    first, what = next(iter(guilty.items()))
+    others = _in_short([str(rank) for rank in guilty if rank != first])
+    told = f"rank {first}: {what}" + (f"; also ranks {others}" if others else "")
+    because = f"{why_not}. " if why_not else ""
+    cause = "look at the learning rate and at those samples"
+    if len(guilty) < ranks:
+        cause = (
+            "look at its samples, the learning rate, and its memory, which may have flipped bits"
+        )
+    return f"{told}. {because}No weight was changed by this step; {cause}"

@@ -9,7 +9,7 @@ import pytest
 
 import ft
 from matex.exchange import Header
-from matex.steps.nonfinite import Nonfinite, StepRedo
+from matex.steps.nonfinite import Nonfinite, StepRedo, nonfinite_error
 
 HEADER = Header(samples=8.0, nonfinite=1.0, ranks=2.0)
 
@@ -22,6 +22,37 @@ class OtherRank:
 
     def allgather(self, row: np.ndarray) -> ft.Gathered:
         return ft.Gathered(ranks=(0, 1), rows=np.array([row, self._row]))
+
+
+class Blaming:
+    """Layout of many tensors, all of which are blamed."""
+
+    def blame(self, vector: np.ndarray) -> list[str]:
+        return [f"layer_{n}/kernel (7 of 7 values)" for n in range(vector.size)]
+
+
+class Gathering:
+    """Communicator of four ranks, of which some have the row of this one, others none."""
+
+    def __init__(self, guilty: int) -> None:
+        self._guilty = guilty
+
+    def allgather(self, row: np.ndarray) -> ft.Gathered:
+        rows = [row] * self._guilty + [np.zeros_like(row)] * (4 - self._guilty)
+        return ft.Gathered(ranks=(0, 1, 2, 3), rows=np.array(rows))
+
+
+@pytest.mark.parametrize("guilty", [1, 4])
+def test_the_line_is_short_and_names_memory_where_one_rank_differs(guilty: int) -> None:
+    layout: Any = Blaming()
+    communicator: Any = Gathering(guilty)
+    error = nonfinite_error(communicator, layout, np.zeros(40), step=9, why_not="")
+    assert "rank 0: layer_0/kernel (7 of 7 values), layer_1/kernel (7 of 7 values) and 38 more" in (
+        line := str(error)
+    )
+    assert ("flipped bits" in line) == (guilty == 1)
+    assert ("also ranks 1, 2 and 1 more" in line) == (guilty == 4)
+    assert len(line) < 320
 
 
 def judged(nonfinite: Nonfinite, *, guilty: bool) -> StepRedo | None:
