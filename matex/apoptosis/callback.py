@@ -154,6 +154,10 @@ class Apoptosis(keras.callbacks.Callback):
             self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
             self._size_at_start = notes.get("size") or self._size_at_start
             self._budget.take_over(notes.get("progress", {}))
+            known = {layer.name for layer in keras_hooks.flat_layers(self.model)}
+            refused = (name for name in notes.get("refused", ()) if name in known)
+            exclude = (*self._given_options.exclude, *refused)
+            self._options = replace(self._options, exclude=exclude)
 
     def _note(self) -> None:
         """Note the state of the schedule with the model, for checkpoints."""
@@ -163,6 +167,7 @@ class Apoptosis(keras.callbacks.Callback):
             "due": self._calendar.due,
             "size": self._size_at_start,
             "progress": self._budget.notes(),
+            "refused": self._options.exclude[len(self._given_options.exclude) :],
         }
         rebuild.note(self.model, notes)
 

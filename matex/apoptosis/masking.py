@@ -93,7 +93,7 @@ class Masks:
             Assigned variables, in order, and their former values.
         """
         fitting = [one for one in self._masked if not one.living.all()]
-        weights = [w for one in fitting for w in one.weights if w is not None]
+        weights = [w for one in fitting for w in one.fitted if w is not None]
         before = [(weight, np.asarray(weight.numpy())) for weight in weights]
         for one in fitting:
             one.visitor = one.refit
@@ -184,6 +184,12 @@ class _Masked:
         variance = ops.sum(ops.square(x) * living, axes, keepdims=True) / count
         return x * ops.rsqrt(variance + self.norm.layer.epsilon)
 
+    @property
+    def fitted(self) -> tuple[Any, Any]:
+        """The weights that may be fitted: those that training changes, too."""
+        gamma, beta = (w if w is not None and w.trainable else None for w in self.weights)
+        return gamma, beta
+
     def remember(self, rows: np.ndarray) -> None:
         """Remember *rows* as the outputs of the current weights."""
         gamma, beta = self.weights
@@ -196,11 +202,11 @@ class _Masked:
     def refit(self, rows: np.ndarray) -> None:
         """Set the weights so that *rows* come closest to the remembered ones."""
         assert self._fit is not None, "remember comes before refit"
-        slope, shift = _fitted(rows, self._fit.rows, self.living, self.weights)
+        slope, shift = _fitted(rows, self._fit.rows, self.living, self.fitted)
         shape = [1] * len(self._axes)
         shape[self.norm.place] = -1
         slope, shift = slope.reshape(shape), shift.reshape(shape)
-        gamma, beta = self.weights
+        gamma, beta = self.fitted
         if gamma is not None:
             gamma.assign(self._fit.gamma * slope)
         if beta is not None:

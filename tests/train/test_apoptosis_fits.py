@@ -78,6 +78,20 @@ def test_a_fit_that_is_continued_takes_over_its_state(capsys: pytest.CaptureFixt
     assert not rebuild.notes_of(again)["taus"]
 
 
+def test_a_layer_that_was_refused_stays_so_in_a_continued_fit() -> None:
+    model, x, y = make()
+    fit(model, x, y, matex.Apoptosis(first_epoch=1, verbose=0), epochs=1)
+    name = model.layers[-2].name
+    rebuild.note(model, rebuild.notes_of(model) | {"refused": [name, "of_another_model"]})
+    again, x, y = continued(model)
+    apoptosis = matex.Apoptosis("aggressive", pruning_ratio=0.9, verbose=0, **GOAL)
+    fit(again, x, y, apoptosis, epochs=5, initial_epoch=1)
+    units = again.get_layer(name).units
+    assert apoptosis.events
+    assert units == model.get_layer(name).units
+    assert rebuild.notes_of(again)["refused"] == (name,)
+
+
 def test_a_continued_fit_whose_goal_is_met_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     model, x, y = make()
     fit(model, x, y, matex.Apoptosis("aggressive", pruning_ratio=0.3, **GOAL), epochs=4)

@@ -219,6 +219,20 @@ def _uneven() -> tuple[Any, Any]:
     )(inputs)[0]
 
 
+TYING = [
+    layers.LSTM(9, activation="softmax", name="odd"),
+    layers.GRU(9, recurrent_activation="softmax", name="odd"),
+    layers.SimpleRNN(9, activation="softmax", name="odd"),
+    layers.Bidirectional(layers.GRU(9, activation="softmax"), name="odd"),
+    layers.RNN(layers.LSTMCell(9, recurrent_activation="softmax"), name="odd"),
+]
+
+
+def _after_dense(layer: layers.Layer) -> tuple[Any, Any]:
+    inputs = keras.Input((6, 5))
+    return inputs, layer(layers.Dense(16)(inputs))
+
+
 def _reducing(make: Any) -> tuple[Any, Any]:
     inputs = keras.Input((6, 5))
     output = make(layers.Dense(16)(inputs))
@@ -249,6 +263,7 @@ def _attending(layer: Any, *, lora: bool) -> tuple[Any, Any]:
             "its states are given",
         ),
         (_uneven(), "different numbers of units"),
+        *((_after_dense(layer), "ties the units together") for layer in TYING),
         (_reducing(lambda x: ops.mean(x, -1)), "down to one number"),
         (_reducing(lambda x: ops.cumsum(x, -1)), "mixes the units"),
         (_reducing(lambda x: layers.Dot(1)([layers.Flatten()(x)] * 2)), "sums over the units"),
@@ -263,7 +278,9 @@ def _attending(layer: Any, *, lora: bool) -> tuple[Any, Any]:
     ],
     ids=[
         *("dense", "convolution", "lstm", "bidirectional", "cells", "states"),
-        *("uneven", "mean", "sum", "dot"),
+        "uneven",
+        *(f"softmax in {type(layer).__name__}" for layer in TYING),
+        *("mean", "sum", "dot"),
         *("attention", "grouped", "attention with LoRA", "grouped with LoRA"),
     ],
 )

@@ -85,6 +85,20 @@ def test_weights_are_fitted_to_what_the_layer_made_before(kind: str) -> None:
         np.testing.assert_array_equal(value, wanted)
 
 
+@pytest.mark.parametrize("frozen", ["gamma", "beta"])
+def test_frozen_weights_are_not_fitted(frozen: str) -> None:
+    model, x, _ = make(layers.LayerNormalization)
+    net = trace(model)
+    for norm in net.norms.values():
+        getattr(norm.layer, frozen).trainable = False
+    stem = next(group for group in groups_of(net) if group.name.startswith("stem"))
+    with Masks(net, lambda: None) as masks:
+        masks.remember(model, x)
+        masks.leave_out(set(stem.members[: stem.width // 2].tolist()))
+        names = {variable.name for variable, _ in masks.refit(model, x)}
+    assert names == {"gamma", "beta"} - {frozen}
+
+
 def test_layers_are_what_they_were_after_an_error() -> None:
     model, _, _ = make(layers.LayerNormalization)
     told: list[int] = []

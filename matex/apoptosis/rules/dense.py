@@ -70,7 +70,7 @@ def activated(net: Network, layer: Any, tag: Tag) -> Tag | None:
 def through(net: Network, layer: Any, activation: Any, tag: Tag) -> Tag | None:
     """The tag after *activation*."""
     if not kinds.is_elementwise(activation):
-        net.keep(tag, layer, _why_kept(activation))
+        net.keep(tag, layer, why_kept(activation))
         return None
     if not kinds.scales(activation):
         net.units.bend(tag.units)
@@ -79,7 +79,8 @@ def through(net: Network, layer: Any, activation: Any, tag: Tag) -> Tag | None:
     return tag._replace(source=None, linear=False)
 
 
-def _why_kept(activation: Any) -> str:
+def why_kept(activation: Any) -> str:
+    """Reason for which the units before *activation*, which is not elementwise, are kept."""
     if kinds.ties(activation):
         return TIED_BY_ACTIVATION
     return WEIGHED_ACTIVATION if getattr(activation, "weights", ()) else UNKNOWN_ACTIVATION

@@ -13,8 +13,9 @@ import keras
 import numpy as np
 
 from matex import keras_hooks
+from matex.apoptosis.kinds import is_elementwise
 from matex.apoptosis.network import Network, Reading, Tag
-from matex.apoptosis.rules.dense import NOT_SUMMED
+from matex.apoptosis.rules.dense import NOT_SUMMED, why_kept
 
 __all__ = ["bidirectional", "convolutional", "of_cells", "recurrent"]
 
@@ -23,8 +24,9 @@ Tags = list[Tag | None]
 
 def recurrent(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag, *states) = call.operation, tags
-    if tag is not None and tag.axis != 2:
-        net.leave(layer, tags, NOT_SUMMED)
+    why = NOT_SUMMED if tag is not None and tag.axis != 2 else _mixing(layer.cell)
+    if why:
+        net.leave(layer, tags, why)
         return [None] * len(call.outputs)
     units = _cell(net, layer, layer, tag, call.inputs[0])
     for state in states:  # given from outside, unit by unit
@@ -48,6 +50,8 @@ def bidirectional(net: Network, call: Any, tags: Tags) -> Tags:
         why = "its states are given"
     elif tag is not None and tag.axis != 2:
         why = NOT_SUMMED
+    else:
+        why = _mixing(*(half.cell for half in halves))
     if why:
         net.leave(layer, [tag, *states], why)
         return [None] * len(call.outputs)
@@ -64,6 +68,16 @@ def bidirectional(net: Network, call: Any, tags: Tags) -> Tags:
     return [
         Tag(len(output.shape) - 1, units) for output, units in zip(call.outputs, made, strict=True)
     ]
+
+
+def _mixing(*cells: Any) -> str:
+    """Reason for which units of *cells* read each other outside of their kernels; "" if none."""
+    functions = (f for cell in cells for f in (cell.activation, _of_gates(cell)))
+    return next((why_kept(one) for one in functions if not is_elementwise(one)), "")
+
+
+def _of_gates(cell: Any) -> Any:
+    return getattr(cell, "recurrent_activation", None)  # a simple one has no gates
 
 
 _RECURRENT = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN)
@@ -97,8 +111,11 @@ def convolutional(net: Network, call: Any, tags: Tags) -> Tags:
     cell, rank = layer.cell, layer.cell.rank
     first = cell.data_format == "channels_first"
     channels = 2 if first else rank + 2
-    if states or (tag is not None and tag.axis != channels):
-        net.leave(layer, tags, "its states are given" if states else NOT_SUMMED)
+    why = "its states are given" if states else _mixing(cell)
+    if tag is not None and tag.axis != channels:
+        why = why or NOT_SUMMED
+    if why:
+        net.leave(layer, tags, why)
         return [None] * len(call.outputs)
     inputs, output = call.inputs[0], call.outputs[0]
     sides = output.shape[-rank:] if first else output.shape[-rank - 1 : -1]
@@ -168,6 +185,8 @@ def of_cells(net: Network, call: Any, tags: Tags) -> Tags:
         why = "its states are given"
     elif tag is not None and tag.axis != 2:
         why = NOT_SUMMED
+    else:
+        why = _mixing(*cells)
     if why:
         net.leave(layer, tags, why)
         return [None] * len(call.outputs)
