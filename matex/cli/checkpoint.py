@@ -66,7 +66,8 @@ def _run(arguments: argparse.Namespace) -> int:
     import checkpoints
     from matex.cli import checkpoint_actions
 
+    parser: argparse.ArgumentParser = arguments.parser
     try:
         return checkpoint_actions.run(arguments)
     except (checkpoints.CheckpointError, InputError) as error:
-        arguments.parser.error(str(error))
+        parser.error(str(error))

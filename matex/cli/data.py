@@ -90,12 +90,13 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run the parsed action; return its exit status. Bad input ends with a line and status 2."""
     from matex.cli import data_actions
 
+    parser: argparse.ArgumentParser = arguments.parser
     try:
         return data_actions.run(arguments)
     except InputError as error:
-        arguments.parser.error(str(error))
+        parser.error(str(error))
     except KeyboardInterrupt:
-        print(f"{arguments.parser.prog}: interrupted, nothing was written", file=sys.stderr)
+        print(f"{parser.prog}: interrupted, nothing was written", file=sys.stderr)
         return 130
 
 

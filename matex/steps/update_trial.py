@@ -11,7 +11,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Layout
 from matex.sources.interface import GlobalBatch
-from matex.steps.graph_inspection import repeated_inputs, runs_python
+from matex.steps.graph_inspection import repeated_inputs
 from matex.steps.inner_gradients import computes_with_gradients
 from matex.steps.nonzero_state import nonzero_state
 from matex.steps.separability import (
@@ -60,11 +60,8 @@ def find_inseparable_update(step: SeveralUpdatesStep, batch: GlobalBatch, *, ran
 def find_inseparable_update_now(step: SeveralUpdatesStep, rows: Any) -> str:
     """Reason for which *step* does not add up over *rows* with the current weights. Local.
 
-    It is "" if it does, and for a step that calls Python, which may count its calls. Nothing is
-    changed, and nothing is mended: other ranks try other rows.
+    It is "" if it does. Nothing is changed, and nothing is mended: other ranks try other rows.
     """
-    if runs_python(step.quiet()):
-        return ""
     with (
         contextlib.suppress(NotShareable),  # the step itself will fail
         unheard(),
