@@ -138,7 +138,8 @@ def assert_whole(outcome: Outcome, *, world_size_end: int, losses: Sequence[floa
     summary = outcome.summary
     assert outcome.status == 0, outcome.stderr
     assert summary["status"] == "finished"
-    assert summary["world_size_end"] == world_size_end
+    ends = [e for e in outcome.events if e["event"] in ("death", "left", "straggler")]
+    assert summary["world_size_end"] == world_size_end, ends
     assert summary["samples_used"] == summary["samples_expected"] > 0
     assert summary["samples_lost"] == summary["samples_repeated"] == 0
     assert len(summary["weights_hash"]) == world_size_end
