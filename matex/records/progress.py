@@ -48,6 +48,11 @@ class ProgressThrottle:
         self._exchange_s += report.exchange_s
         self._logs = report.logs
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether steps have finished since the last note."""
+        return self._steps > 0
+
     def is_due(self) -> bool:
         """Whether a note is due now."""
         now = self._clock()

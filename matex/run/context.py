@@ -114,7 +114,7 @@ class RunContext:
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
         part = config.report and config.report / part_name(me.rank)
         self.trace = TracePart(part, self.warn)
-        self._progress = ProgressNotes(*parts, self.recoveries, size_of=self.size_of)
+        self.progress = ProgressNotes(*parts, self.recoveries, size_of=self.size_of)
         self._saved: checkpoints.Snapshot | None = None
         self._balances = config.balance
         self.script_checkpoints = False
@@ -232,7 +232,7 @@ class RunContext:
         self.ledger.count_step(report)
         self.recoveries.step_done(report, model)
         self.trace.step(self.step, report)
-        self._progress.step_done(report)
+        self.progress.step_done(report)
         self.ledger.next_step()
         self.watch.step_done()
 

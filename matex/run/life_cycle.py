@@ -115,6 +115,7 @@ class RunLifeCycle:
             weights_hash, reason = None, reason or "was in reserve when the others left"
         run.saver.close()
         run.trace.flush()
+        run.progress.end()
         gathered = run.communicator.allgather(_row_of(weights_hash))
         run.communicator.barrier()  # all ranks have written their events and checkpoints
         for call in self._at_end:

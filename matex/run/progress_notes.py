@@ -46,26 +46,33 @@ class ProgressNotes:
         self._progress.step(report)
         self._timings.step(report)
         if self._progress.is_due():
-            self._note_progress()
+            self._note_progress(self._ledger.step)
         if self._timings.is_due():
-            self._note_timings()
+            self._note_timings(self._ledger.step)
 
-    def _note_progress(self) -> None:
-        """Note the progress of training, on the leader."""
+    def end(self) -> None:
+        """Write notes on the steps since the last ones; after all steps were counted."""
+        if self._progress.has_steps:
+            self._note_progress(self._ledger.step - 1)
+        if self._timings.has_steps:
+            self._note_timings(self._ledger.step - 1)
+
+    def _note_progress(self, step: int) -> None:
+        """Note the progress of training up to *step*, on the leader."""
         progress = self._progress.take()
         world = self._communicator.world
         if world.is_leader:
             self._events.write(
                 "progress",
-                step=self._ledger.step,
+                step=step,
                 samples=self._ledger.totals.samples_used,
                 world_size=self._size_of(world),
                 **progress,
             )
             self._recoveries.spares_lost(self._communicator.lost_in_reserve())
 
-    def _note_timings(self) -> None:
-        """Note the duration of this rank's own steps, and its memory."""
+    def _note_timings(self, step: int) -> None:
+        """Note the duration of this rank's own steps up to *step*, and its memory."""
         own = self._timings.take()
         del own["loss"]  # of the whole batch, which the leader notes
-        self._events.write("timing", step=self._ledger.step, memory=resident_bytes(), **own)
+        self._events.write("timing", step=step, memory=resident_bytes(), **own)

@@ -163,7 +163,11 @@ def test_after_its_end(seen: Seen) -> None:
         shown = float(value(lines, name).split()[0])
         assert shown == pytest.approx(summary["metrics"][name], rel=1e-4)
     assert [row(lines, rank)[2] for rank in range(3)] == ["finished", "dead", "finished"]
-    assert row(lines, 0)[3] == row(lines, 2)[3] == str(summary["steps"])
+    for rank in (0, 2):
+        assert row(lines, rank)[3] == str(summary["steps"])
+        told = [e for e in events_in(seen.report) if (e["event"], e["rank"]) == ("timing", rank)]
+        assert_times_as_told(row(lines, rank), told[-1])
+        assert sum(event["steps"] for event in told) == summary["steps"]
 
 
 def test_what_happened_is_told_in_words(seen: Seen) -> None:
@@ -175,8 +179,8 @@ def test_what_happened_is_told_in_words(seen: Seen) -> None:
 
 
 def test_ranks_note_their_times_seldom(seen: Seen) -> None:
-    """A note a second of each rank, of which the first is of the first step."""
+    """A note a second of each rank, of which the first is of the first step, and one at the end."""
     events = events_in(seen.report)
     took_s = events[-1]["time_s"] - events[0]["time_s"]
     notes = [e for e in events if e["event"] == "timing" and e["rank"] == 0]
-    assert 1 <= len(notes) <= took_s
+    assert 2 <= len(notes) <= took_s + 1
