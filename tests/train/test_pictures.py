@@ -70,7 +70,7 @@ BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda content: tf.io.encode_jpeg(PIXELS[5]).numpy()[:-60],
         "must be a whole image",
     ),
-    "another size": (lambda content: tf.io.encode_png(PIXELS[0][:5]).numpy(), "5 x 14; give a size"),
+    "another size": (lambda content: tf.io.encode_png(PIXELS[0][:5]).numpy(), "5 x 14; give a"),
 }
 
 
