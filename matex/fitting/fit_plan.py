@@ -13,7 +13,7 @@ from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.flat_optimizer import FlatOptimizer
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
-from matex.keras_hooks.models import is_in_float16
+from matex.keras_hooks.models import drawing_from, is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.records.equality import Circumstances, differences
 from matex.run.context import RunContext
@@ -115,6 +115,7 @@ class FitPlan:
         traits = keras_hooks.traits_of(self._model.optimizer)
         copied = setting_when_built(self._model)
         dropped = self._may_drop_gradients(source)
+        mapped = drawing_from(self._model, source.resources)
         if step is None:
             return differences(
                 Circumstances(
@@ -124,6 +125,7 @@ class FitPlan:
                     apoptosis=config.apoptosis,
                     copied=copied,
                     dropped=dropped,
+                    mapped=mapped,
                 )
             )
         return differences(
@@ -141,6 +143,7 @@ class FitPlan:
                 summed=() if traits.takes_sums else sorted(step.summed_embeddings),
                 copied=copied,
                 dropped=dropped,
+                mapped=mapped,
                 in_float16=is_in_float16(self._model),
             )
         )

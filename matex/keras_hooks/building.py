@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from matex.errors import NotShareable, Unsupported
 from matex.keras_hooks.metrics import is_chosen_by_shapes, pass_over_reset, set_aside, unbuilt_of
-from matex.keras_hooks.models import has_all_variables, has_own_train_step, is_complete, parts_of
+from matex.keras_hooks.models import (
+    has_all_variables,
+    has_own_build,
+    has_own_train_step,
+    is_complete,
+    parts_of,
+)
 from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
 
 __all__ = ["build", "build_optimizer"]
@@ -18,6 +25,9 @@ Follow = Callable[[], None]
 
 def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None = None) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
+
+    A ``build`` of the script's own runs in a trace, as in plain Keras: it may do what Keras's
+    symbolic call, which makes variables without values, does not allow.
 
     Args:
         data: batch that ``train_step`` gets, or ``tf.TensorSpec`` in its place.
@@ -38,6 +48,9 @@ def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None
     metrics = model._compile_metrics
     is_new = metrics is not None and not metrics.built
     try:
+        if follow is not None and has_own_build(model) and not model.built:
+            with contextlib.suppress(NotShareable):
+                follow()
         if follow is not None and has_own_train_step(model) and unbuilt_of(model):
             _make_as_followed(model, data, follow)
         if not is_complete(model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import keras
@@ -16,9 +16,11 @@ from matex.keras_hooks.metrics import reset_as_ever, unbuilt_of
 
 __all__ = [
     "changing_variables",
+    "drawing_from",
     "first_epoch",
     "flat_layers",
     "has_all_variables",
+    "has_own_build",
     "has_own_train_step",
     "is_complete",
     "is_graph",
@@ -100,6 +102,15 @@ def seed_variables(model: Any) -> list[Any]:
     return list(found.values())
 
 
+def drawing_from(model: Any, handles: Collection[int]) -> list[str]:
+    """Names of the layers of *model* whose random generators are among *handles*, by identity."""
+    return [
+        layer.name
+        for layer in model._flatten_layers()
+        if any(id(made.state.value.handle) in handles for made in layer._seed_generators)
+    ]
+
+
 def refuse(model: Any) -> None:
     """Raise for a model that cannot be trained rightly in parallel.
 
@@ -179,6 +190,11 @@ def without_memory() -> Iterator[None]:
     finally:
         # Keras 3.15 would give them their values the next time that it does so for any.
         global_state.set_global_attribute("uninitialized_variables", [])
+
+
+def has_own_build(model: Any) -> bool:
+    """Whether the script wrote the ``build`` of *model*."""
+    return type(model).build not in (keras.Model.build, keras.Sequential.build, Functional.build)
 
 
 def has_own_train_step(model: Any) -> bool:

@@ -36,6 +36,8 @@ class Circumstances:
             weights; plain Keras does so in each step.
         dropped: whether plain Keras may drop accumulated gradients, because data of unknown length
             end.
+        mapped: names of layers that draw random numbers both in the model and in the pipeline of
+            the data, which is read ahead of the steps.
         in_float16: whether a layer computes in float16. The gradients of a whole batch may overflow
             there, and the update be left out, where the sum over its parts is finite.
     """
@@ -53,6 +55,7 @@ class Circumstances:
     summed: Sequence[str] = ()
     copied: Sequence[str] = ()
     dropped: bool = False
+    mapped: Sequence[str] = ()
     in_float16: bool = False
 
 
@@ -70,6 +73,9 @@ def differences(fit: Circumstances) -> list[str]:
         found.append(f"{names}, whose copies of weights plain Keras makes anew in each step")
     if fit.dropped:
         found.append("accumulated gradients, which plain Keras drops where data end")
+    if fit.mapped:
+        names = ", ".join(fit.mapped)
+        found.append(f"random numbers of {names}, in the model and in tf.data's maps from one seed")
     if fit.parts == 1:
         return found
     if fit.strategy != "sync":

@@ -58,6 +58,9 @@ class Source(Protocol):
     most_rows: int | None
     """Largest number of rows of a global batch; None if not known beforehand."""
 
+    resources: frozenset[int]
+    """Identities of the handles of variables that the pipeline of the data uses."""
+
     digest: int
     """63 bits that identify the batches so far, or their order; 0 where the cursor does."""
 
@@ -183,6 +186,7 @@ class RowSource:
         self.built_on = self.as_data(keras_hooks.with_rows(self.signature, same))
         self.samples: int | None = batches.samples
         self.most_rows: int | None = self._batch_size
+        self.resources: frozenset[int] = frozenset()
         self.digest = 0
 
     @property

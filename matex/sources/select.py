@@ -17,7 +17,7 @@ from matex.sources.batch_size import most_rows
 from matex.sources.mapped_stream import MappedStream, place_variable
 from matex.sources.one_order import one_order
 from matex.sources.stream import Stream, specification
-from matex.sources.tfdata_operations import repeats
+from matex.sources.tfdata_operations import repeats, resources_in
 from matex.sources.tfdata_reorder import turned_round
 
 __all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
@@ -95,12 +95,28 @@ def stream_of(
         NotShareable: batches that cannot be cut into rows.
     """
     x = given["x"]
-    if isinstance(x, tf.data.Dataset):
+    is_pipeline = isinstance(x, tf.data.Dataset)
+    stream: Stream | None = None
+    if is_pipeline:
         stream = _mapped(communicator, make_feed, given, say, most)
-        if stream is not None:
-            return stream
-        if communicator.initial_size > 1 or continues:
-            x = one_order(x)
+    if stream is None:
+        stream = _whole(communicator, make_feed, given, most, continues)
+    if is_pipeline:
+        stream.resources = resources_in(x)
+    return stream
+
+
+def _whole(
+    communicator: ft.Communicator,
+    make_feed: MakeFeed,
+    given: dict[str, Any],
+    most: int | None,
+    continues: bool,
+) -> Stream:
+    """Data of which each rank reads whole batches."""
+    x = given["x"]
+    if isinstance(x, tf.data.Dataset) and (communicator.initial_size > 1 or continues):
+        x = one_order(x)
     feed = make_feed(x)
     dataset = keras_hooks.dataset_of(feed, most=most)
     rows = most_rows(given["x"] if isinstance(x, tf.data.Dataset) else dataset)

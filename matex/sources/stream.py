@@ -80,6 +80,7 @@ class Stream:
         self.built_on = leaves_of(specification, leaves)
         self.samples: int | None = None
         self.most_rows = most_rows
+        self.resources: frozenset[int] = frozenset()
         self.digest = 0
 
     @property

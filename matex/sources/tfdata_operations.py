@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 
-__all__ = ["name_of", "passes_on", "reordered", "repeats"]
+__all__ = ["name_of", "passes_on", "reordered", "repeats", "resources_in"]
 
 # To find a shuffle's generator, all that comes before it is written down, tensors included.
 _MOST_BYTES = 64 << 20
@@ -120,6 +120,13 @@ def _tensors(dataset: tf.data.Dataset) -> Iterator[Any]:
             yield tensor.numpy()
     for before in dataset._inputs():
         yield from _tensors(before)
+
+
+def resources_in(dataset: tf.data.Dataset) -> frozenset[int]:
+    """Identities of the handles of variables that functions of *dataset* use."""
+    captured = [c for function in dataset._functions() for c in function.function.captured_inputs]
+    own = {id(tensor) for tensor in captured if tensor.dtype == tf.resource}
+    return frozenset(own.union(*map(resources_in, dataset._inputs())))
 
 
 _MADE: dict[str, Callable[[tf.data.Dataset, tf.data.Dataset], tf.data.Dataset]] = {

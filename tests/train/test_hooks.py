@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.keras_hooks.models import drawing_from
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.versions import TESTED
+from matex.sources.tfdata_operations import resources_in
 from matex.steps.building import build
 from tests.train.runs import execute
 
@@ -61,6 +64,41 @@ def test_a_model_that_cannot_be_called_is_ready_when_all_its_parts_are() -> None
     assert keras_hooks.parameters(model) == 4 * 2 + 2
     with pytest.raises(NotShareable, match="cannot be built from its data"):
         keras_hooks.build(of_parts(built, unbuilt), rows)
+
+
+class BuildsAnOptimizer(keras.Model):
+    """Its ``build`` is the script's own, and does more than to build layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.second = keras.layers.Dense(1), keras.optimizers.Adam()
+
+    def build(self, shape: Any) -> None:
+        self.hidden.build(shape)
+        self.second.build(self.hidden.trainable_variables)
+        self.built = True
+
+    def call(self, x: Any) -> Any:
+        return self.hidden(x)
+
+
+def test_a_build_of_the_script_s_own_runs_as_in_plain_keras() -> None:
+    model = BuildsAnOptimizer()
+    model.compile("sgd", "mse", metrics=["mae"])
+    build(model, BATCH)
+    assert model.hidden.built and model._compile_metrics.built
+    assert len(model.second.variables) == 2 + 2 * 2  # two counters; two moments of each weight
+
+
+def test_a_layer_that_draws_in_the_data_and_in_the_model_is_found() -> None:
+    shared, mapped, inner = (keras.layers.GaussianNoise(0.5, seed=n) for n in range(3))
+    model = keras.Sequential([keras.Input((4,)), shared, keras.Sequential([inner])])
+    rows = tf.data.Dataset.from_tensor_slices(np.zeros((8, 4), np.float32))
+    rows = rows.map(lambda x: mapped(x, training=True))
+    assert drawing_from(model, resources_in(rows.batch(2))) == []
+    data = rows.map(lambda x: inner(x, training=True)).batch(2)
+    data = data.map(lambda x: shared(x, training=True)).prefetch(1)
+    assert drawing_from(model, resources_in(data)) == [shared.name, inner.name]
 
 
 def small_model(**options: Any) -> keras.Model:

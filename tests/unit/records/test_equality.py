@@ -47,6 +47,10 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
             {"in_float16": True},
             "float16, in which a whole batch may overflow where its parts do not",
         ),
+        (
+            {"mapped": ["noise", "flip"]},
+            "random numbers of noise, flip, in the model and in tf.data's maps from one seed",
+        ),
         ({"dropped": True}, "accumulated gradients, which plain Keras drops where data end"),
     ],
 )
