@@ -48,7 +48,9 @@ def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None
     metrics = model._compile_metrics
     is_new = metrics is not None and not metrics.built
     try:
-        if follow is not None and has_own_build(model) and not model.built:
+        # An eager step would also change what its build has just made.
+        is_traced = has_own_build(model) and not (model.built or model.run_eagerly)
+        if follow is not None and is_traced:
             with contextlib.suppress(NotShareable):
                 follow()
         if follow is not None and has_own_train_step(model) and unbuilt_of(model):
