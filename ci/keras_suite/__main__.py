@@ -2,7 +2,8 @@
 
     python -m ci.keras_suite [--ranks 1 2] [--part quick|all] [--report DIR] [file or folder ...]
 
-Each test has a line a rank in DIR/outcomes.jsonl. A difference must be listed, with the reason why
+In plain pytest only those run that did not pass on every rank. Each test has a line a rank in
+DIR/outcomes.jsonl. A difference must be listed, with the reason why
 it is by nature, in differences.toml: another one, or one listed that is none any more,
 makes the status 1.
 """
@@ -109,10 +110,11 @@ def run(arguments: argparse.Namespace, token: str) -> int:
     ]
     began = time.monotonic()
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        runs = [pool.submit(way.run, files) for way in ways]
         try:
-            for done in runs:
+            for done in [pool.submit(way.run, files) for way in others]:
                 done.result()
+            plain.outcomes[0] |= compare.passed([way.outcomes for way in others])
+            plain.run(files)
         except BaseException:
             for way in ways:
                 way.stopped = True

@@ -50,6 +50,16 @@ def read_known(path: Path) -> list[Known]:
     return found
 
 
+def passed(ways: Sequence[Sequence[Mapping[str, Outcome]]]) -> dict[str, Outcome]:
+    """The tests that passed on each rank of each of *ways*: they say nothing against matex."""
+    ranks = [outcomes for ranks in ways for outcomes in ranks]
+    return {
+        test: outcome
+        for test, outcome in (ranks[0] if ranks else {}).items()
+        if all(test in seen and seen[test].outcome == "passed" for seen in ranks)
+    }
+
+
 def differences(
     way: str, plain: Mapping[str, Outcome], ranks: Sequence[Mapping[str, Outcome]]
 ) -> list[Difference]:

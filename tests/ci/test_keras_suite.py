@@ -32,6 +32,16 @@ def test_a_test_differs_where_one_rank_does() -> None:
     ]
 
 
+def test_what_passes_on_every_rank_needs_no_plain_pytest() -> None:
+    one = [_outcomes(a="passed", b="passed", c="skipped", d="passed")]
+    two = [
+        _outcomes(a="passed", b="passed", c="skipped", d="passed"),
+        _outcomes(a="passed", b="hung", c="skipped"),
+    ]
+    assert set(compare.passed([one, two])) == {"a"}
+    assert compare.passed([]) == {}
+
+
 def test_only_what_is_listed_may_differ_and_only_as_long_as_it_does() -> None:
     plain = _outcomes(a="passed", b="passed", c="passed")
     found = compare.differences("1", plain, [_outcomes(a="failed", b="failed", c="passed")])
