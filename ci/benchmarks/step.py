@@ -58,8 +58,8 @@ def measure(name: str, rounds: int) -> None:
     from matex.records.step_report import StepReport, StepRequests
     from matex.sources.interface import RowSource
     from matex.steps.end_of_data import EndOfData
-    from matex.steps.engine import CompiledStep, StepEngine
-    from matex.steps.traced_step import trace_step
+    from matex.steps.engine import StepEngine
+    from matex.steps.traced_step import CompiledStep, trace_step
 
     assert session.current is not None
     run = session.current.run

@@ -100,7 +100,7 @@ class FitPlan:
         return {
             "sums_gradients": sums,
             "scales_rate": self.batches.scales_rate,
-            "most_rows": source.most_rows if sums else None,
+            "room": source.room if sums else None,
             "synchronized": synchronized(self._run, self._model),
         }
 

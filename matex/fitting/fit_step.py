@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from matex.fitting.fit_plan import FitPlan
+from matex.partition.room import Room
 from matex.run.context import RunContext
 from matex.sources.interface import Source
-from matex.steps.engine import CompiledStep
-from matex.steps.traced_step import AnyStep, trace_step
+from matex.steps.traced_step import AnyStep, CompiledStep, trace_step
 
-__all__ = ["compiled_step", "keep_step"]
+__all__ = ["compiled_step", "keep_step", "say_dense"]
 
 # Smaller gradients are not worth a line.
 _LARGE_BYTES = 4 << 20
@@ -23,9 +23,9 @@ def compiled_step(run: RunContext, model: Any, source: Source, plan: FitPlan) ->
         NotShareable: it cannot be split at its optimizer.
     """
     options = plan.step_options(source)
-    compiled = _compiled_before(run, model, source, options["most_rows"])
+    compiled = _compiled_before(run, model, source, options["room"])
     compiled = compiled or CompiledStep(trace_step(model, source, **options))
-    _say_dense(run, compiled.step)
+    say_dense(run, compiled.step)
     return compiled
 
 
@@ -37,7 +37,7 @@ def keep_step(run: RunContext, model: Any, compiled: CompiledStep) -> None:
 
 
 def _compiled_before(
-    run: RunContext, model: Any, source: Source, most_rows: int | None
+    run: RunContext, model: Any, source: Source, room: Room | None
 ) -> CompiledStep | None:
     """Step of the last fit, if Keras too would reuse its own and all ranks have it.
 
@@ -49,12 +49,12 @@ def _compiled_before(
         return None
     if compiled.step.batch_spec != source.as_data(source.signature):
         return None
-    if not compiled.step.takes(most_rows):
+    if not compiled.step.takes(room):
         return None
     return compiled
 
 
-def _say_dense(run: RunContext, step: AnyStep) -> None:
+def say_dense(run: RunContext, step: AnyStep) -> None:
     """Print the names of gradients that are far larger than the rows that were looked up."""
     large = {name: n for name, n in step.summed_embeddings.items() if n >= _LARGE_BYTES}
     if large and run.communicator.initial_size > 1:

@@ -22,12 +22,14 @@ from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
+from matex.partition.room import Room
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, digest
 from matex.sources.stream_batch import StreamBatch
-from matex.steps.engine import CompiledStep, StepEngine
+from matex.steps.engine import StepEngine
 from matex.steps.several_updates_step import SeveralUpdatesStep
+from matex.steps.traced_step import CompiledStep
 from matex.steps.user_code import attempted
 
 __all__ = ["ScriptSteps"]
@@ -253,7 +255,7 @@ class _Trainer:
             first.signature,
             as_data=first.as_data,
             rows=first.rows,
-            most_rows=first.rows,
+            room=Room(first.rows),
             synchronized=keras_hooks.normalizations(self.model),
         )
         self.shifted = step.shifted

@@ -19,7 +19,7 @@ from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_record import FitRecord
 from matex.fitting.fit_source import resume, row_source, stream_source
-from matex.fitting.fit_step import compiled_step
+from matex.fitting.fit_step import compiled_step, say_dense
 from matex.fitting.listeners import Cursor, FitListener
 from matex.fitting.resizing import Resizing
 from matex.fitting.spares import FitSpares
@@ -35,6 +35,7 @@ from matex.sources.select import BATCH_SIZE, MakeFeed
 from matex.steps.building import build
 from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
+from matex.steps.traced_step import AnyStep
 from matex.steps.user_code import attempted
 
 __all__ = ["FitParts", "SharedFit", "begin_shared", "cut_as_in"]
@@ -107,6 +108,12 @@ def begin_shared(
         epochs=fit.arguments["epochs"],
         steps=fit.arguments["steps_per_epoch"],
     )
+
+    def tell_anew(step: AnyStep) -> None:
+        say_dense(run, step)
+        if (now := plan.differences(source, step)) != but_for:
+            _note(fit, source, start, batch_size * plan.batches.multiplier(), now)
+
     engine = StepEngine(
         run,
         model,
@@ -114,6 +121,7 @@ def begin_shared(
         compiled,
         strategy=plan.strategy,
         finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
+        made_anew=tell_anew,
     )
     run.calls.settled_by(lambda: _settle(run, engine))
     start = Cursor(fit.arguments["initial_epoch"], 0, 0)

@@ -240,6 +240,7 @@ class FitSpares(FitListener):
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
             "tried": iterator.engine.tried,
+            "room": iterator.engine.room,
             "histories": self._run.replacements.histories,
             "wanted": self._run.replacements.wanted,
             "active": self._run.active,

@@ -15,13 +15,14 @@ from matex.fitting.resizing import Resizing
 from matex.fitting.whole_batches import slower
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
+from matex.partition.room import Room
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, digest, flat_signature, leaves_of, rows_in
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.building import build
-from matex.steps.engine import CompiledStep, StepEngine
-from matex.steps.traced_step import trace_step
+from matex.steps.engine import StepEngine
+from matex.steps.traced_step import CompiledStep, trace_step
 from matex.steps.user_code import attempted
 
 __all__ = ["BatchTrainers"]
@@ -90,7 +91,7 @@ class BatchTrainer:
                 model,
                 self._source,
                 synchronized=synchronized(run, model),
-                most_rows=rows,
+                room=Room(rows),
             )
         )
         model_state.broadcast(run.communicator, model)
@@ -102,7 +103,7 @@ class BatchTrainer:
 
     def takes(self, batch: Any) -> bool:
         """Whether the step has room for the rows of *batch*; local, equal on all ranks."""
-        return self._engine.compiled.step.takes(rows_in(_tensors(batch)))
+        return self._engine.compiled.step.takes(Room(rows_in(_tensors(batch))))
 
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one step on *batch*, tensors or None; return its logs; collective.

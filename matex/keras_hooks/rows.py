@@ -24,6 +24,7 @@ __all__ = [
     "row_count",
     "rows_traced",
     "split_rows",
+    "values_of_row",
     "with_rows",
     "zeros_as",
     "zeros_by_row",
@@ -64,6 +65,13 @@ def row_count(tensor: Any) -> int:
     if isinstance(tensor, tf.RaggedTensor):
         return int(tensor.nrows())
     return int(tensor.shape[0])
+
+
+def values_of_row(tensor: Any) -> int:
+    """Number of values of the longest row of an eager *tensor*; 1 for a scalar."""
+    if isinstance(tensor, tf.RaggedTensor):
+        return math.prod(tensor.bounding_shape().numpy().tolist()[1:])
+    return math.prod(tensor.shape[1:])
 
 
 def rows_traced(batch: Any) -> Any:

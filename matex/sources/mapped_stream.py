@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 import ft
+from matex.partition.room import Room
 from matex.partition.spans import Span
 from matex.sources.stream import Stream
 from matex.sources.stream_batch import StreamBatch
@@ -31,6 +32,11 @@ class _RawBatch(StreamBatch):
         super().__init__(raw, span, digest, last)
         self._mapped, self._place = ready
         self._pipeline = pipeline
+
+    @property
+    def room(self) -> Room:
+        """Room that slots for its rows need; no rank knows the lengths of all mapped rows."""
+        return super().room._replace(values=())
 
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
         start = self.span[0]
@@ -57,6 +63,7 @@ class MappedStream(Stream):
         most_rows: int | None = None,
     ) -> None:
         super().__init__(feed, pipeline.element_spec, most_rows=most_rows)
+        self.room = Room(most_rows or 1)
         self._pipeline = pipeline
         self._place = place
         self._communicator = communicator

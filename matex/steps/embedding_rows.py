@@ -10,6 +10,9 @@ its row in the global batch. Ranks fill the slots of their rows and leave zeros 
 sum over ranks collects the slices of the batch, whichever ranks computed them. Empty slots hold
 zeros for index 0, which change nothing. Slots come after the dense gradients: a slot belongs to
 another index in each step, so what compression takes from it must not be added in the next one.
+
+Where rows have free lengths, each has slots for a longer one than the batches had so far. For a
+batch that is longer still the step is built anew, with more slots, before it is made.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.exchange.layout import Segment
 from matex.keras_hooks.rows import known_rows
+from matex.partition.room import Room
+from matex.steps.look_ups import LookUp, look_ups, pieces_of
 
 __all__ = ["EmbeddingRows", "Placed", "from_row", "places_of"]
 
@@ -38,49 +43,20 @@ _EXACT = 1 << 24
 # Slices may exceed the dense gradient by this many bytes, to keep Keras's results.
 _SMALL_BYTES = 8 << 20
 
-# Operations whose result has one row for each row of their inputs, of which this many count.
-_BY_ROWS = frozenset(
-    (
-        "AddV2",
-        "AsString",
-        "Bucketize",
-        "Cast",
-        "Equal",
-        "ExpandDims",
-        "FloorDiv",
-        "FloorMod",
-        "Greater",
-        "GreaterEqual",
-        "Identity",
-        "Less",
-        "LessEqual",
-        "LogicalAnd",
-        "LookupTableFindV2",
-        "Maximum",
-        "Minimum",
-        "Mul",
-        "NotEqual",
-        "SelectV2",
-        "Squeeze",
-        "StaticRegexReplace",
-        "StopGradient",
-        "StridedSlice",
-        "StringLower",
-        "StringToHashBucketFast",
-        "StringToHashBucketStrong",
-        "StringUpper",
-        "Sub",
-    )
-)
-_DEPTH = 32
-
 
 class _SliceKind(NamedTuple):
-    """Number of slices of a gradient per row of the batch, by look-up; () for a dense gradient."""
+    """Look-ups whose slices a gradient is made of; () for a dense gradient."""
 
-    looked_up: tuple[int, ...]
+    looked_up: tuple[LookUp, ...]
     shape: tuple[int, ...]
     """Shape of the variable."""
+    slots: tuple[int, ...] = ()
+    """Number of slots of each row, by look-up."""
+
+    @property
+    def tensors(self) -> set[int]:
+        """Numbers of the tensors of the batch whose free lengths matter."""
+        return {number for look_up in self.looked_up for number in look_up.tensors}
 
 
 class EmbeddingRows:
@@ -93,12 +69,12 @@ class EmbeddingRows:
     take more memory, or cannot be assigned to rows.
 
     Args:
-        rows: number of rows of the largest global batch; None if unknown or if slices must not be
+        room: room for the largest global batch so far; None if unknown or if slices must not be
             used: then all gradients are dense.
     """
 
-    def __init__(self, rows: int | None) -> None:
-        self._rows = rows
+    def __init__(self, room: Room | None) -> None:
+        self._room = room
         self._kinds: list[_SliceKind] = []
         self.summed: dict[str, int] = {}
 
@@ -122,9 +98,12 @@ class EmbeddingRows:
         """Numbers of the gradients in the order of exchange."""
         return sorted(range(len(self._kinds)), key=lambda n: bool(self._kinds[n].looked_up))
 
-    def take(self, rows: int | None) -> bool:
-        """Whether batches of at most *rows* rows fit these slots, or need none."""
-        return not self.used or (rows is not None and self._rows is not None and rows <= self._rows)
+    def take(self, room: Room | None) -> bool:
+        """Whether batches that take *room* need no more slots than there are."""
+        if not self.used:
+            return True
+        tensors = [number for kind in self._kinds for number in kind.tensors]
+        return self._room is not None and room is not None and self._room.holds(room, tensors)
 
     def fill(
         self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any, placed: Placed
@@ -147,24 +126,30 @@ class EmbeddingRows:
                 values.append(dense)
                 continue
             width = prod(kind.shape[1:])
+            counts = _counts(kind, gradient.indices, rows)
             flat = tf.reshape(gradient.values, (-1, width))
-            values.append(self._slots(flat, kind, rows, placed))
+            values.append(self._slots(flat, kind, counts, rows, placed))
             place = tf.cast(tf.reshape(gradient.indices, (-1, 1)), tf.float32)
-            places.append(tf.reshape(self._slots(place, kind, rows, placed), (-1,)))
+            places.append(tf.reshape(self._slots(place, kind, counts, rows, placed), (-1,)))
         return self.in_order(values), places
 
-    def _slots(self, slices: Any, kind: _SliceKind, rows: Any, placed: Placed) -> Any:
-        """Slots with the *slices* of some rows, a block for each look-up."""
-        assert self._rows is not None
-        width = slices.shape[1]
+    def _slots(
+        self, slices: Any, kind: _SliceKind, counts: list[Any], rows: Any, placed: Placed
+    ) -> Any:
+        """Slots with the *slices* of some rows, of which each has *counts*, by look-up."""
+        assert self._room is not None
+        width, most = slices.shape[1], self._room.rows
         blocks = []
         # Fails if the number of slices differs from the number that rows bring.
-        for block, per_row in zip(
-            tf.split(slices, [rows * n for n in kind.looked_up]), kind.looked_up, strict=True
+        for block, count, slots in zip(
+            tf.split(slices, [rows * n for n in counts]), counts, kind.slots, strict=True
         ):
-            of_all = placed(tf.reshape(block, (rows, per_row * width)))
-            of_all = tf.ensure_shape(of_all, (self._rows, per_row * width))
-            blocks.append(tf.reshape(of_all, (self._rows * per_row, width)))
+            of_rows = tf.reshape(block, (rows, count * width))
+            if count is not slots:
+                of_rows = tf.pad(of_rows, [[0, 0], [0, (slots - count) * width]])
+                of_rows = tf.ensure_shape(of_rows, (None, slots * width))
+            of_all = tf.ensure_shape(placed(of_rows), (most, slots * width))
+            blocks.append(tf.reshape(of_all, (most * slots, width)))
         return tf.concat(blocks, 0) if len(blocks) > 1 else blocks[0]
 
     def empty(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Any]:
@@ -192,22 +177,25 @@ class EmbeddingRows:
         in_graph = not tf.executing_eagerly()
         if in_graph and self._kinds and known_rows(batch) is not None:
             return self._kinds
-        uneven = _uneven(batch)
-        return [self._kind_of(g, v, uneven) for g, v in zip(gradients, variables, strict=True)]
+        return [self._kind_of(g, v, batch) for g, v in zip(gradients, variables, strict=True)]
 
-    def _kind_of(self, gradient: Any, variable: Any, uneven: set[int]) -> _SliceKind:
+    def _kind_of(self, gradient: Any, variable: Any, batch: Any) -> _SliceKind:
         shape = tuple(int(n) for n in variable.shape)
         if not isinstance(gradient, tf.IndexedSlices):
             return _SliceKind((), shape)
-        looked_up = () if self._rows is None else _look_ups(gradient.indices, uneven)
+        room = self._room or Room(0)
+        looked_up = tuple(look_ups(gradient.indices, batch) if self._room else ())
+        if not all(each.is_bounded_by(room) for each in looked_up):
+            looked_up = ()
+        slots = tuple(each.per_row(room) for each in looked_up)
         width = gradient.values.dtype.size
         dense_bytes = prod(shape) * width
-        slice_bytes = (self._rows or 0) * sum(looked_up) * (prod(shape[1:]) * width + 4)
+        slice_bytes = room.rows * sum(slots) * (prod(shape[1:]) * width + 4)
         if not looked_up or shape[0] >= _EXACT or slice_bytes > max(dense_bytes, _SMALL_BYTES):
             if not _is_whole(gradient.indices):
                 self.summed[getattr(variable, "path", variable.name)] = dense_bytes
             return _SliceKind((), shape)
-        return _SliceKind(looked_up, shape)
+        return _SliceKind(looked_up, shape, slots)
 
 
 def places_of(places: Sequence[Any]) -> list[Segment]:
@@ -215,73 +203,28 @@ def places_of(places: Sequence[Any]) -> list[Segment]:
     return [Segment("places", (int(place.shape[0]),), "float32") for place in places]
 
 
-def from_row(first_row: Any, rows: Any, most_rows: int | None) -> Placed:
+def from_row(first_row: Any, rows: Any, most_rows: int) -> Placed:
     """Placement function for *rows* consecutive rows.
 
     Args:
         first_row: number of the first row in the global batch, a float scalar.
         rows: number of rows, a scalar.
-        most_rows: number of rows of the largest batch; None if there are no slots.
+        most_rows: number of rows of the largest batch; 0 if there are no slots.
     """
 
     def placed(tensor: Any) -> Any:
         first = tf.cast(first_row, tf.int32)
-        return tf.pad(tensor, [[first, (most_rows or 0) - first - rows], [0, 0]])
+        return tf.pad(tensor, [[first, most_rows - first - rows], [0, 0]])
 
     return placed
 
 
-def _uneven(batch: Any) -> set[int]:
-    """Identities of the tensors of *batch* whose rows have different numbers of values."""
-    leaves = [leaf for leaf in tf.nest.flatten(batch) if not isinstance(leaf, tf.Tensor)]
-    return {id(part) for leaf in leaves for part in keras_hooks.components_of(leaf)}
-
-
-def _look_ups(indices: Any, uneven: set[int]) -> tuple[int, ...]:
-    """Number of *indices* per row of the batch, by look-up; () if unknown.
-
-    It is read from the graph, so it is unknown for tensors that were computed eagerly.
-    """
-    if hasattr(indices, "numpy"):
-        return ()
-    operation = indices.op
-    if operation.type == "ConcatV2":  # several look-ups of the same table
-        pieces = [_look_ups(piece, uneven) for piece in operation.inputs[:-1]]
-        return tuple(n for piece in pieces for n in piece) if all(pieces) else ()
-    if operation.type in ("Cast", "Identity"):
-        return _look_ups(operation.inputs[0], uneven)
-    if operation.type != "Reshape":
-        return ()
-    looked_up = operation.inputs[0]
-    shape = looked_up.shape.as_list() if looked_up.shape.rank else [1]
-    if shape[0] is not None or None in shape[1:] or not _is_by_rows(looked_up, uneven, _DEPTH):
-        return ()
-    return (prod(shape[1:]),)
-
-
-def _is_by_rows(tensor: Any, uneven: set[int], depth: int) -> bool:
-    """Whether the first axis of *tensor* is the batch's, by its graph up to the step's inputs."""
-    operation = tensor.op
-    if operation.type == "Placeholder":
-        return tensor.dtype != tf.resource and id(tensor) not in uneven
-    if operation.type == "RaggedTensorToTensor":  # as TextVectorization ends
-        return _is_row_count(operation, uneven, depth)
-    if operation.type not in _BY_ROWS or not depth:
-        return False
-    free = [i for i in operation.inputs if i.shape.rank and i.shape[0] is None]
-    return bool(free) and all(_is_by_rows(each, uneven, depth - 1) for each in free)
-
-
-def _is_row_count(padding: Any, uneven: set[int], depth: int) -> bool:
-    """Whether *padding* returns one row per row of ragged inputs, or of texts that were split."""
-    kind, partition = padding.get_attr("row_partition_types")[0], padding.inputs[3]
-    if kind == b"ROW_SPLITS":
-        return id(partition) in uneven
-    source = partition.op.inputs[0] if partition.op.type == "StridedSlice" else partition
-    if source.op.type != "StringSplitV2" or source is not source.op.outputs[2]:
-        return False
-    is_first = tf.get_static_value(partition.op.inputs[1]) == [0]
-    return bool(is_first) and _is_by_rows(source.op.inputs[0], uneven, depth - 1)
+def _counts(kind: _SliceKind, indices: Any, rows: Any) -> list[Any]:
+    """Number of slices of each of *rows* rows, by look-up: those of *kind* where all are known."""
+    if not kind.tensors:
+        return list(kind.slots)
+    sizes = [tf.shape(piece)[0] for piece in pieces_of(indices)]
+    return [size // tf.maximum(rows, 1) for size in sizes]
 
 
 def _is_whole(indices: Any) -> bool:

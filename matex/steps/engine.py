@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import HostExchange
+from matex.partition.room import Room
 from matex.partition.spans import Span, size
 from matex.records.step_report import Interval, Replay, StepReport, StepRequests, StepTimes
 from matex.sources.interface import GlobalBatch
@@ -23,18 +23,11 @@ from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.single_update import SingleUpdate
 from matex.steps.step import Step
-from matex.steps.traced_step import AnyStep, trace_step
+from matex.steps.traced_step import AnyStep, CompiledStep, agreed_room, trace_anew
 from matex.steps.virtual_update import VirtualUpdate
 from matex.strategies import Strategy, Sync, Traffic
 
-__all__ = ["CompiledStep", "StepEngine"]
-
-
-class CompiledStep(NamedTuple):
-    """Functions and buffers of a step, which are kept beyond a fit."""
-
-    step: AnyStep
-    exchange: HostExchange | None = None
+__all__ = ["StepEngine"]
 
 
 class StepEngine:
@@ -48,6 +41,7 @@ class StepEngine:
         strategy: strategy with which ranks share the work; synchronous averaging by default.
         finds_nonfinite: whether to check for NaN and infinity, True by default; False if the script
             does so itself.
+        made_anew: function called with a step built anew, with more room; none by default.
 
     Raises:
         NotShareable: virtual workers cannot share the step.
@@ -62,11 +56,13 @@ class StepEngine:
         *,
         strategy: Strategy | None = None,
         finds_nonfinite: bool = True,
+        made_anew: Callable[[AnyStep], None] = lambda step: None,
     ) -> None:
         self._services = services
         self._communicator = services.communicator
         self._model, self._source = model, source
         self._strategy: Strategy = strategy or Sync()
+        self._made_anew = made_anew
         scales = keras_hooks.traits_of(model.optimizer).scales_loss
         self._check_finite = finds_nonfinite and not scales
         # Replicas that differ could not go on with whole batches.
@@ -135,13 +131,19 @@ class StepEngine:
         self._strategy.consensus()
 
     def retrace(self) -> None:
-        """Trace the step again, because the model's shapes have changed. Local.
+        """Trace the step again, because the model's shapes have changed. Local."""
+        self._use(trace_anew(self._step, self._model, self._source))
 
-        The layout of the exchange changes with them.
-        """
-        checks = self._step.checks
-        self._use(CompiledStep(trace_step(self._model, self._source, **self._step.options)))
-        self._step.checks = checks
+    @property
+    def room(self) -> Room | None:
+        """Room for batches in the step's slots, if it may have any."""
+        return self._step.room
+
+    def make_room(self, room: Room) -> None:
+        """Trace the step again with *room*, equal on all ranks, unless it has that. Local."""
+        if self._step.room != room:
+            self._use(trace_anew(self._step, self._model, self._source, room=room))
+            self._made_anew(self._step)
 
     # Spares.
 
@@ -228,6 +230,7 @@ class StepEngine:
         header = made.header
         samples = round(header.samples)
         lo, hi = batch.span
+        read_before = () if fetched is None else (fetched,)
         return StepReport(
             samples=samples,
             planned=hi - lo,
@@ -238,12 +241,8 @@ class StepEngine:
             sent=self._traffic(made.traffic, for_rows),
             agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
             own_samples=size(self._taken_over.have),
-            times=StepTimes(started, self._read_times(fetched), made.intervals),
+            times=StepTimes(started, (*read_before, *self._rows.read), made.intervals),
         )
-
-    def _read_times(self, fetched: Interval | None) -> tuple[Interval, ...]:
-        before = () if fetched is None else (fetched,)
-        return (*before, *self._rows.read)
 
     def _replay(self, samples: int, *, planned: int) -> Replay | None:
         """Cost of deaths in a step that summed *samples* of *planned*; None without deaths."""
@@ -262,7 +261,9 @@ class StepEngine:
         if batch.uneven:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
-        slots = self._taken_over.slots
+        slots, room = self._taken_over.slots, self.room
+        if room is not None and self._step.has_slots and not self._step.takes(batch.room):
+            self.make_room(room.grown(agreed_room(self._communicator, batch.room)))
         if batch.span[0] != batch.span[1]:
             self._check(batch)  # may lose members: before rows are assigned
         if slots is not None:

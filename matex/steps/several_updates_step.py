@@ -22,6 +22,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
+from matex.partition.room import Room
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import (
@@ -61,8 +62,8 @@ class SeveralUpdatesStep:
         as_data: function from a batch of that signature to the argument of ``train_step``.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
         rows: number of rows of each batch, for a step that may return rows; None by default.
-        most_rows: number of rows of the largest batch, if gradients of embeddings may be slices;
-            None by default.
+        room: room for the largest batch so far, if gradients of embeddings may be slices; None by
+            default.
         synchronized: BatchNormalization layers that normalise over the rows of all ranks.
 
     Raises:
@@ -77,7 +78,7 @@ class SeveralUpdatesStep:
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
         scales_rate: bool = False,
         rows: int | None = None,
-        most_rows: int | None = None,
+        room: Room | None = None,
         synchronized: Sequence[Any] = (),
     ) -> None:
         self._model = model
@@ -86,7 +87,7 @@ class SeveralUpdatesStep:
         self._state = ForwardState(model)
         self._tail = StepTail(self._state)
         self._rows = rows
-        self._most_rows = most_rows
+        self._room = room
         self._synchronized = synchronized
         self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
@@ -97,7 +98,7 @@ class SeveralUpdatesStep:
         self.shifted: set[str] = set()
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
-        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, most_rows=most_rows)
+        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, room=room)
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
@@ -178,14 +179,23 @@ class SeveralUpdatesStep:
         return {
             "sums_gradients": True,
             "scales_rate": self._scales_rate,
-            "most_rows": self._most_rows,
+            "room": self._room,
             "synchronized": self._synchronized,
         }
 
-    def takes(self, most_rows: int | None) -> bool:
-        """Whether the step can take global batches of at most *most_rows* rows."""
-        fits = most_rows is not None and most_rows <= (self._most_rows or 0)
-        return fits or not self.updates.has_slots
+    @property
+    def room(self) -> Room | None:
+        """Room for the largest batch so far, if gradients of embeddings may be slices."""
+        return self._room
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether gradients are exchanged as slices, so that a batch may be too large."""
+        return self.updates.has_slots
+
+    def takes(self, room: Room | None) -> bool:
+        """Whether the step can take global batches that take *room*."""
+        return self.updates.take(room)
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
@@ -252,7 +262,7 @@ class SeveralUpdatesStep:
                 weight,
                 header,
                 batch=batch,
-                placed=lambda tensor: placed_in(control, tensor, self._most_rows),
+                placed=lambda tensor: placed_in(control, tensor, self._room and self._room.rows),
                 name=self.name,
             ),
             self._sums.traced(weight, header, name=self.name) as total,

@@ -19,6 +19,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
+from matex.partition.room import Room
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
 from matex.steps.embedding_rows import EmbeddingRows
@@ -49,8 +50,7 @@ class Step:
         sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
-        most_rows: number of rows of the largest global batch, if gradients of embeddings may be
-            slices.
+        room: room for the largest global batch so far, if gradients of embeddings may be slices.
         as_data: function from a batch of that signature to the argument of ``train_step``.
 
     Raises:
@@ -65,7 +65,7 @@ class Step:
         *,
         sums_gradients: bool = True,
         scales_rate: bool = False,
-        most_rows: int | None = None,
+        room: Room | None = None,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
         self._model = model
@@ -74,7 +74,7 @@ class Step:
             as_data,
             sums_gradients=sums_gradients,
             scales_rate=scales_rate,
-            most_rows=most_rows,
+            room=room,
         )
         self.runs_eagerly = bool(model.run_eagerly)
         self.batch_spec = as_data(signature)
@@ -106,9 +106,9 @@ class Step:
         return self._parts.scales_rate
 
     @property
-    def most_rows(self) -> int | None:
-        """Number of rows of the largest global batch, if gradients of embeddings may be slices."""
-        return self._parts.most_rows
+    def room(self) -> Room | None:
+        """Room for the largest global batch so far, if gradients of embeddings may be slices."""
+        return self._parts.room
 
     @property
     def options(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Step:
         return {
             "sums_gradients": self.sums_gradients,
             "scales_rate": self.scales_rate,
-            "most_rows": self.most_rows,
+            "room": self.room,
         }
 
     @property
@@ -124,9 +124,14 @@ class Step:
         """Gradients of embeddings that are exchanged as slices, and the others."""
         return self._parts.embedding_rows
 
-    def takes(self, most_rows: int | None) -> bool:
-        """Whether the step can take global batches of at most *most_rows* rows."""
-        return self.embedding_rows.take(most_rows)
+    @property
+    def has_slots(self) -> bool:
+        """Whether gradients are exchanged as slices, so that a batch may be too large."""
+        return self.embedding_rows.used
+
+    def takes(self, room: Room | None) -> bool:
+        """Whether the step can take global batches that take *room*."""
+        return self.embedding_rows.take(room)
 
     @property
     def summed_embeddings(self) -> dict[str, int]:

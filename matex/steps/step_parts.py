@@ -16,6 +16,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
+from matex.partition.room import Room
 from matex.steps.control import denominators_in, header_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_state import ForwardState
@@ -38,8 +39,7 @@ class StepParts:
         sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
-        most_rows: number of rows of the largest global batch, if gradients of embeddings may be
-            slices.
+        room: room for the largest global batch so far, if gradients of embeddings may be slices.
 
     ``denominators`` are the loss denominators of the newest contribution, tensors of its graph if
     it is traced. ``shifted`` names the random functions whose rows are drawn otherwise than in one
@@ -53,14 +53,14 @@ class StepParts:
         *,
         sums_gradients: bool,
         scales_rate: bool,
-        most_rows: int | None,
+        room: Room | None,
     ) -> None:
         self._model = model
         self._as_data = as_data
         self.sums_gradients = sums_gradients
         self.scales_rate = scales_rate
-        self.most_rows = most_rows if sums_gradients else None
-        self.embedding_rows = EmbeddingRows(self.most_rows)
+        self.room = room if sums_gradients else None
+        self.embedding_rows = EmbeddingRows(self.room)
         self.layout: Layout | None = None
         self.denominators: list[Any] = []
         self.shifted: set[str] = set()
@@ -118,7 +118,8 @@ class StepParts:
             state.restore(saved)  # an eager run has changed them
             raise
         restored = state.restore(saved)
-        placed = from_row(sample_offset, keras_hooks.rows_traced(batch), self.most_rows)
+        most_rows = 0 if self.room is None else self.room.rows
+        placed = from_row(sample_offset, keras_hooks.rows_traced(batch), most_rows)
         values, places = self.embedding_rows.fill(
             recorder.gradients, recorder.variables, batch, placed
         )

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+import ft
 from matex import keras_hooks
 from matex.errors import NotShareable, SeveralUpdatesFound
+from matex.exchange import HostExchange
+from matex.partition.room import Room
 from matex.steps.services import StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted
 
-__all__ = ["AnyStep", "trace_step"]
+__all__ = ["AnyStep", "CompiledStep", "agreed_room", "trace_anew", "trace_step"]
 
 AnyStep = Step | SeveralUpdatesStep
+
+
+class CompiledStep(NamedTuple):
+    """Functions and buffers of a step, which are kept beyond a fit."""
+
+    step: AnyStep
+    exchange: HostExchange | None = None
 
 
 def trace_step(
@@ -40,7 +52,7 @@ def trace_step(
             source.signature,
             as_data=source.as_data,
             scales_rate=options.get("scales_rate", False),
-            most_rows=options.get("most_rows"),
+            room=options.get("room"),
             synchronized=synchronized,
         )
 
@@ -59,6 +71,34 @@ def trace_step(
     if not exchanges_inside or keras_hooks.adds_up(model):
         return step
     return _at_tapes(step, several, may_draw=may_draw) or step
+
+
+def trace_anew(
+    step: AnyStep, model: Any, source: StepSource, *, room: Room | None = None
+) -> CompiledStep:
+    """Trace *step* of *model* again, because shapes have changed. Local, alike on every rank.
+
+    What its checks found is kept. The layout of its exchange changes.
+
+    Args:
+        room: room for batches, if only that has changed; None, the default, to leave it.
+    """
+    options = step.options if room is None else {**step.options, "room": room}
+    traced = trace_step(model, source, **options)
+    traced.checks = step.checks
+    if room is not None:
+        traced.tried.update(step.tried)
+    return CompiledStep(traced)
+
+
+def agreed_room(communicator: ft.Communicator, wanted: Room) -> Room:
+    """Largest room that a rank has *wanted*; collective.
+
+    It is the same on all of them, unless their data differ, of which the step itself then tells.
+    """
+    sizes = communicator.allgather(np.array([wanted.rows, *wanted.values], np.int64)).rows
+    rows, *values = np.max(sizes, axis=0).tolist()
+    return Room(rows, tuple(values))
 
 
 def _at_tapes(
