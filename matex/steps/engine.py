@@ -216,7 +216,10 @@ class StepEngine:
                 step, and no update was made.
             TrainingError: on every rank; no update was made.
         """
-        faults = self._services.faults
+        faults, room = self._services.faults, self.room
+        # Not in the step, whose time is limited: this takes as long as the first trace.
+        if room is not None and self._step.has_slots and not self._step.takes(batch.room):
+            self.make_room(room.grown(agreed_room(self._communicator, batch.room)))
         started = time.perf_counter()
         with self._services.around_step():
             faults.at("compute")
@@ -230,7 +233,6 @@ class StepEngine:
         header = made.header
         samples = round(header.samples)
         lo, hi = batch.span
-        read_before = () if fetched is None else (fetched,)
         return StepReport(
             samples=samples,
             planned=hi - lo,
@@ -241,7 +243,7 @@ class StepEngine:
             sent=self._traffic(made.traffic, for_rows),
             agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
             own_samples=size(self._taken_over.have),
-            times=StepTimes(started, (*read_before, *self._rows.read), made.intervals),
+            times=StepTimes(started, (*filter(None, [fetched]), *self._rows.read), made.intervals),
         )
 
     def _replay(self, samples: int, *, planned: int) -> Replay | None:
@@ -261,9 +263,7 @@ class StepEngine:
         if batch.uneven:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
-        slots, room = self._taken_over.slots, self.room
-        if room is not None and self._step.has_slots and not self._step.takes(batch.room):
-            self.make_room(room.grown(agreed_room(self._communicator, batch.room)))
+        slots = self._taken_over.slots
         if batch.span[0] != batch.span[1]:
             self._check(batch)  # may lose members: before rows are assigned
         if slots is not None:

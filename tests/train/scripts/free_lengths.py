@@ -12,7 +12,7 @@ import tensorflow as tf
 layers = keras.layers
 keras.utils.set_random_seed(1)
 generator = np.random.default_rng(0)
-lengths = np.sort(generator.integers(3, 40, 120))
+lengths = np.sort(generator.integers(9, 40, 120))
 rows = [generator.integers(1, 50, length) for length in lengths]
 y = np.array([row.mean() > 25 for row in rows], "float32")
 
