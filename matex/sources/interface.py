@@ -65,6 +65,7 @@ class Source(Protocol):
 
     resources: frozenset[int]
     """Identities of the handles of variables that the pipeline of the data uses."""
+
     room: Room | None
     """Room that slots for rows need at first; None if batches may need more than they tell."""
 
