@@ -67,7 +67,7 @@ def test_a_model_that_cannot_be_called_is_ready_when_all_its_parts_are() -> None
 
 
 class BuildsAnOptimizer(keras.Model):
-    """Its ``build`` is the script's own, and does more than to build layers."""
+    """Model whose ``build`` is the script's own, and does more than to build layers."""
 
     def __init__(self) -> None:
         super().__init__()
