@@ -65,9 +65,10 @@ def no_event(first: int, last: int, *, begun: int, epochs: int) -> str:
     """
     if max(first, begun + 1) <= min(last, epochs):
         return ""
+    until = f"not after epoch {last}" if last > 0 else "not in its last epochs"
     return (
         f"apoptosis holds no event in this fit, which ends with epoch {epochs}: events may come "
-        f"from epoch {first} on, but not after epoch {max(0, last)}; more epochs, or "
+        f"from epoch {first} on, but {until}; more epochs, or "
         "matex.Apoptosis(first_epoch=, last_epoch=), make room for them"
     )
 

@@ -101,6 +101,6 @@ def test_a_fit_without_room_for_an_event_is_told_of() -> None:
         "epoch 2 on, but not after epoch 1; more epochs, or "
         "matex.Apoptosis(first_epoch=, last_epoch=), make room for them"
     )
-    assert "not after epoch 0;" in no_event(1, -1, begun=0, epochs=1)
+    assert "but not in its last epochs;" in no_event(1, -1, begun=0, epochs=1)
     assert no_event(9, 12, begun=0, epochs=5) and no_event(2, 4, begun=4, epochs=6)
     assert not no_event(2, 2, begun=0, epochs=4) and not no_event(1, 1, begun=0, epochs=1)
