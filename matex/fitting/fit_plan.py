@@ -13,6 +13,7 @@ from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.flat_optimizer import FlatOptimizer
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
+from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import drawing_from, is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.records.equality import Circumstances, differences
@@ -128,6 +129,7 @@ class FitPlan:
                     mapped=mapped,
                 )
             )
+        over_ranks = synchronized(run, self._model)
         return differences(
             Circumstances(
                 parts=run.virtual_workers or run.active,
@@ -138,7 +140,8 @@ class FitPlan:
                 lr_scaling=config.lr_scaling,
                 compression=config.compression if self.strategy.sums_gradients else "none",
                 apoptosis=config.apoptosis,
-                normalized_alone=normalized_alone(self._model, synchronized(run, self._model)),
+                normalized_alone=normalized_alone(self._model, over_ranks),
+                wandering=len(wandering_biases(self._model, over_ranks)),
                 shifted=sorted(step.shifted),
                 summed=() if traits.takes_sums else sorted(step.summed_embeddings),
                 copied=copied,

@@ -17,6 +17,7 @@ def but_for_in_loop(
     summed: Iterable[str],
     copied: Iterable[str],
     normalized_alone: int = 0,
+    wandering: int = 0,
     in_float16: bool = False,
 ) -> list[str]:
     """Reasons for which a loop's numbers differ from plain Keras's, printed once. Local.
@@ -25,6 +26,7 @@ def but_for_in_loop(
         run: run of the loop.
         shifted, summed, copied: see :class:`matex.records.equality.Circumstances`.
         normalized_alone: number of layers that normalise over the rows of one rank.
+        wandering: number of layers whose bias follows rounding.
         in_float16: whether a layer computes in float16.
     """
     found = differences(
@@ -33,6 +35,7 @@ def but_for_in_loop(
             order="stream",
             compression=run.config.compression if run.config.strategy == "sync" else "none",
             normalized_alone=normalized_alone,
+            wandering=wandering,
             shifted=sorted(shifted),
             summed=sorted(summed),
             copied=sorted(copied),

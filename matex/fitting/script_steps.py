@@ -20,6 +20,7 @@ from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
+from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.partition.room import Room
@@ -190,6 +191,10 @@ class ScriptStep:
             shifted={name for form in forms for name in form.shifted},
             summed={name for form in forms for name in form.summed},
             copied={name for form in forms for name in setting_when_built(form.model)},
+            wandering=max(
+                len(wandering_biases(form.model, keras_hooks.normalizations(form.model)))
+                for form in forms
+            ),
             in_float16=any(is_in_float16(form.model) for form in forms),
         )
 

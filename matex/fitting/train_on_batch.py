@@ -13,6 +13,7 @@ from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.whole_batches import slower
+from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.partition.room import Room
@@ -126,12 +127,14 @@ class BatchTrainer:
         """Names of the reasons for which its numbers differ from plain Keras's, printed once."""
         run, model, step = self._run, self._model, self._engine.compiled.step
         takes_sums = keras_hooks.traits_of(model.optimizer).takes_sums
+        over_ranks = synchronized(run, model)
         return but_for_in_loop(
             run,
             shifted=step.shifted,
             summed=() if takes_sums else step.summed_embeddings,
             copied=setting_when_built(model),
-            normalized_alone=normalized_alone(model, synchronized(run, model)),
+            normalized_alone=normalized_alone(model, over_ranks),
+            wandering=len(wandering_biases(model, over_ranks)),
             in_float16=is_in_float16(model),
         )
 

@@ -7,15 +7,18 @@ made with ``synchronized=True`` would normalise by the rows of its own rank, wit
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.models.functional import Functional
 
 from matex.keras_hooks.metrics import replaced
+from matex.keras_hooks.optimizers import optimizers_of
 
-__all__ = ["MOMENTS", "moments_over_ranks", "normalizations"]
+__all__ = ["MOMENTS", "moments_over_ranks", "normalizations", "wandering_biases"]
 
 #: The name scope of the operations that make moments, and with them of their gradients'.
 MOMENTS = "moments_over_ranks"
@@ -36,6 +39,56 @@ def normalizations(model: Any, *, asking: bool = False) -> list[Any]:
         if isinstance(layer, keras.layers.BatchNormalization) and (layer.synchronized or not asking)
     }
     return list(found.values())
+
+
+def wandering_biases(model: Any, synchronized: Collection[Any]) -> list[str]:
+    """Names of layers whose bias one of *synchronized* subtracts again right behind. Local.
+
+    The gradient of such a bias is zero but for rounding, and an optimizer that divides by the
+    gradient's size makes whole steps of it. Only models that are graphs of layers tell.
+
+    Args:
+        model: built model.
+        synchronized: BatchNormalization layers that normalise over the whole batch.
+    """
+    if all(_is_proportional(optimizer) for optimizer in optimizers_of(model)):
+        return []
+    parts = [getattr(part, "_functional", part) for part in model._flatten_layers()]
+    found = {}
+    for graph in [part for part in parts if isinstance(part, Functional)]:
+        behind: dict[Any, list[Any]] = {}
+        for node in itertools.chain.from_iterable(graph._nodes_by_depth.values()):
+            for before in node.parent_nodes:
+                behind.setdefault(before.operation, []).append(node.operation)
+        ends = [output._keras_history.operation for output in graph.outputs]
+        for layer, readers in behind.items():
+            is_inside = all(layer is not end for end in ends)
+            if not (is_inside and _has_bias(layer)):
+                continue
+            if all(_takes_mean_of(layer, reader, synchronized) for reader in readers):
+                found[id(layer)] = layer.name
+    return list(found.values())
+
+
+def _is_proportional(optimizer: Any) -> bool:
+    """Whether *optimizer* makes small steps of small gradients."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return isinstance(inner, keras.optimizers.SGD)
+
+
+def _has_bias(layer: Any) -> bool:
+    """Whether the outputs of *layer* are a product and a trained bias by channel, the last axis."""
+    is_linear = getattr(layer, "activation", None) in (None, keras.activations.linear)
+    is_last = getattr(layer, "data_format", "channels_last") == "channels_last"
+    bias = getattr(layer, "bias", None)
+    is_trained = bias is not None and bias.trainable and len(bias.shape) == 1
+    return is_linear and is_last and is_trained
+
+
+def _takes_mean_of(layer: Any, reader: Any, synchronized: Collection[Any]) -> bool:
+    """Whether *reader* is one of *synchronized* and subtracts the means of *layer*'s channels."""
+    is_one = any(reader is each for each in synchronized)
+    return is_one and reader.trainable and reader.axis in (-1, len(layer.output.shape) - 1)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,8 @@ class Circumstances:
         compression: format of exchanged gradients, or ``none``.
         apoptosis: mode of apoptosis from the options; empty for none.
         normalized_alone: number of layers that normalise over the rows of one rank.
+        wandering: number of layers whose bias is subtracted again, by a BatchNormalization right
+            behind, and follows rounding.
         shifted: names of the random functions whose rows are drawn otherwise on each rank.
         summed: names of embeddings whose gradient slices are summed before an optimizer that would
             square each slice gets them.
@@ -51,6 +53,7 @@ class Circumstances:
     compression: str = "none"
     apoptosis: str = ""
     normalized_alone: int = 0
+    wandering: int = 0
     shifted: Sequence[str] = ()
     summed: Sequence[str] = ()
     copied: Sequence[str] = ()
@@ -87,13 +90,22 @@ def differences(fit: Circumstances) -> list[str]:
     if fit.compression != "none":
         found.append(f"gradients in {fit.compression}")
     if fit.normalized_alone:
-        count = f"{fit.normalized_alone} layer{'s' if fit.normalized_alone > 1 else ''}"
+        count = _layers(fit.normalized_alone)
         found.append(f"BatchNormalization by parts of the batch ({count}; --sync-batchnorm)")
+    if fit.wandering:
+        count = _layers(fit.wandering)
+        found.append(
+            f"biases before BatchNormalization, which follow rounding ({count}; use_bias=False)"
+        )
     if fit.shifted:
         found.append(f"random numbers of {', '.join(sorted(fit.shifted))}")
     if fit.in_float16:
         found.append("float16, in which a whole batch may overflow where its parts do not")
     return found
+
+
+def _layers(count: int) -> str:
+    return f"{count} layer{'s' if count > 1 else ''}"
 
 
 def in_words(but_for: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import drawing_from
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.versions import TESTED
@@ -99,6 +100,27 @@ def test_a_layer_that_draws_in_the_data_and_in_the_model_is_found() -> None:
     data = rows.map(lambda x: inner(x, training=True)).batch(2)
     data = data.map(lambda x: shared(x, training=True)).prefetch(1)
     assert drawing_from(model, resources_in(data)) == [shared.name, inner.name]
+
+
+def test_biases_that_a_normalisation_subtracts_again_are_found() -> None:
+    layers = keras.layers
+    first = keras.Input((8, 8, 3))
+    convolved = layers.Conv2D(4, 3, name="found")(first)
+    hidden = layers.BatchNormalization()(convolved)
+    hidden = layers.Conv2D(4, 3, activation="relu", name="bent")(hidden)
+    hidden = layers.BatchNormalization()(hidden)
+    hidden = layers.Conv2D(4, 3, use_bias=False, name="without")(hidden)
+    hidden = layers.Flatten()(layers.BatchNormalization()(hidden))
+    twice = layers.Dense(3, name="read twice")(hidden)
+    inner = keras.Sequential([layers.Dense(4, name="inner"), layers.BatchNormalization()])
+    outputs = [layers.BatchNormalization()(twice), twice, inner(hidden)]
+    model = keras.Model(first, outputs)
+    every = keras_hooks.normalizations(model)
+    for optimizer, wanted in (("adam", {"found", "inner"}), ("sgd", set())):
+        model.compile(optimizer, "mse")
+        assert set(wandering_biases(model, every)) == wanted
+    model.compile("adam", "mse")
+    assert wandering_biases(model, every[1:]) == ["inner"] and not wandering_biases(model, [])
 
 
 def small_model(**options: Any) -> keras.Model:

@@ -51,6 +51,10 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
             {"mapped": ["noise", "flip"]},
             "random numbers of noise, flip, in the model and in tf.data's maps from one seed",
         ),
+        (
+            {"wandering": 2},
+            "biases before BatchNormalization, which follow rounding (2 layers; use_bias=False)",
+        ),
         ({"dropped": True}, "accumulated gradients, which plain Keras drops where data end"),
     ],
 )
