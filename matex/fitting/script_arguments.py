@@ -8,6 +8,9 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.fitting.free_axes import Axes, every_axis
+from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
+from matex.partition.room import Room
 from matex.steps.graph_inspection import one_for_all
 
 __all__ = ["ScriptArguments"]
@@ -26,6 +29,8 @@ class ScriptArguments:
         args: positional arguments; NumPy arrays become tensors.
         kwargs: arguments by name.
         dtypes: dtypes of the leaves if the function was declared with them; None by default.
+
+    ``kind`` is equal for calls whose batches differ in sizes only.
 
     Raises:
         NotShareable: no argument has rows, or one can be neither divided nor compared.
@@ -55,8 +60,19 @@ class ScriptArguments:
         fixed = [leaf for kind, leaf in zip(kinds, leaves, strict=True) if kind == _FIXED]
         form = keras_hooks.pack_arguments(structure, kinds)
         self.signature = keras_hooks.batch_spec(tuple(self.tensors))
-        self.form = self.rows, repr(self.signature), repr(form), repr(fixed)
+        self.sizes = sizes_of(self.tensors)
+        open_sizes = self.signature_with(every_axis(self.sizes))
+        self.kind = self.rows, repr(open_sizes), repr(form), repr(fixed)
         self.as_data = functools.partial(_rebuilt, form, fixed)
+
+    @property
+    def room(self) -> Room:
+        """Room that slots for its rows need."""
+        return Room(self.rows, tuple(map(values_of_row, self.tensors)))
+
+    def signature_with(self, free: Axes) -> tuple[Any, ...]:
+        """Signature of the batch with open sizes along *free* axes."""
+        return with_free_axes(self.signature, free)
 
 
 def _kind_of(leaf: Any, rows: int) -> str:

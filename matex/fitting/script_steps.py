@@ -13,29 +13,18 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from matex import keras_hooks
-from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.listeners import Cursor
+from matex.fitting.free_axes import Axes, FreeAxes, masked
 from matex.fitting.loop_numbers import but_for_in_loop
-from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
+from matex.fitting.script_trainer import ScriptTrainer
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
-from matex.partition.room import Room
 from matex.run.context import RunContext
-from matex.run.preemption import checkpoint_and_exit
-from matex.sources.stream import Stream, digest
-from matex.sources.stream_batch import StreamBatch
-from matex.steps.engine import StepEngine
-from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.traced_step import CompiledStep
-from matex.steps.user_code import attempted
 
 __all__ = ["ScriptSteps"]
 
-_NO_EPOCH = Cursor(0, 0, 0)
 _MOST_FORMS = 16  # of batches; each form is traced
 
 Call = Callable[..., Any]
@@ -175,7 +164,8 @@ class ScriptStep:
         self._dtypes = keras_hooks.input_dtypes(function)
         self._shared = shared
         self._number = number
-        self._forms: dict[Any, _Trainer] = {}
+        self._forms: dict[Any, ScriptTrainer] = {}
+        self._axes: dict[Any, FreeAxes] = {}
         self._called: Any = None
 
     @property
@@ -200,7 +190,8 @@ class ScriptStep:
 
     def note_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a first call that was not shared."""
-        self._called = ScriptArguments(args, kwargs, dtypes=self._dtypes).form
+        given = ScriptArguments(args, kwargs, dtypes=self._dtypes)
+        self._called = given.kind, given.sizes
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a shared step, and return the function's result; collective.
@@ -210,79 +201,37 @@ class ScriptStep:
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
         given = ScriptArguments(args, kwargs, dtypes=self._dtypes)
-        trainer = self._forms.get(given.form)
-        if trainer is None:
-            if len(self._forms) == _MOST_FORMS:
-                raise NotShareable(f"it is called with more than {_MOST_FORMS} forms of arguments")
-            trainer = _Trainer(self._run, self.name, self._code, given, number=self._number)
-            if given.form == self._called:
-                keras_hooks.count_noise(keras_hooks.noise_state(trainer.model), given.rows)
-            self._shared(trainer.model)
-            self._forms[given.form] = trainer
+        free = self._axes.setdefault(given.kind, FreeAxes()).of(given.sizes)
+        trainer = self._forms.get((given.kind, masked(given.sizes, free)))
+        if trainer is None or not trainer.takes(given):
+            return self._first_step(given, free)
         return trainer.step(given)
 
+    def _first_step(self, given: ScriptArguments, free: Axes) -> Any:
+        """Make the first step for batches of any size along *free* axes; collective.
 
-class _GivenRows:
-    """Source of the batches with which the script calls a function. Local."""
-
-    explanation = Stream.explanation
-    most_rows = None
-
-    def __init__(self, first: ScriptArguments, number: int) -> None:
-        self.signature = first.signature
-        self._digest = number
-        self.as_data = first.as_data
-
-    def batch_of(self, given: ScriptArguments) -> StreamBatch:
-        """Global batch of the arguments of a call."""
-        self._digest = digest(self._digest, given.tensors, last=False)
-        return StreamBatch(given.tensors, (0, given.rows), self._digest, last=False)
-
-    def sample(self) -> None:
-        """Return None: no newcomer joins these steps."""
-
-    def after_step(self, step: int) -> tuple[int, int]:
-        return 0, 0
-
-
-class _Trainer:
-    """Shared steps of a function for arguments of one form; collective to construct."""
-
-    def __init__(
-        self, run: RunContext, name: str, code: Call, first: ScriptArguments, *, number: int
-    ) -> None:
-        self._run = run
-        self._source = _GivenRows(first, number)
-        with keras_hooks.generators_kept(), attempted("it cannot be traced"):
-            self.model = keras_hooks.script_model(name, code, first.signature, first.as_data)
-        step = SeveralUpdatesStep(
-            self.model,
-            first.signature,
-            as_data=first.as_data,
-            rows=first.rows,
-            room=Room(first.rows),
-            synchronized=keras_hooks.normalizations(self.model),
-        )
-        self.shifted = step.shifted
-        self.summed = step.summed_embeddings
-        model_state.broadcast(run.communicator, self.model)
-        self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
-        self._resizing = Resizing(run)
-        self._engine = StepEngine(run, self.model, self._source, CompiledStep(step))
-
-    def step(self, given: ScriptArguments) -> Any:
-        """Make one step, and return the function's result; collective.
-
-        Raises:
-            NotShareable: its first batch shows that batches cannot be divided; on every rank.
-            PreemptedExit: the ranks agreed to leave; on every rank.
+        If these cannot be open, or numbers would not be those of a trace for each size, each size
+        has a trace from now on, as in plain TensorFlow.
         """
-        run = self._run
-        report = self._engine.run(self._source.batch_of(given))
-        run.ledger.expect_samples(report.planned)
-        run.step_done(report, model=self.model)
-        self._replicas.step_done(report, _NO_EPOCH)
-        self._resizing.step_done(report, _NO_EPOCH)
-        if report.agreed.leave and not run.script_checkpoints:
-            checkpoint_and_exit(run, None)
-        return self.model.result_of(dict(report.logs))
+        try:
+            trainer = self._trainer(given, free)
+            if not (free and trainer.differs_from_fixed):
+                return trainer.step(given)
+        except NotShareable:
+            if not free:
+                raise
+        self._forms.pop((given.kind, masked(given.sizes, free)), None)
+        self._axes[given.kind].refuse()
+        return self._first_step(given, frozenset())
+
+    def _trainer(self, given: ScriptArguments, free: Axes) -> ScriptTrainer:
+        """Make the trainer of batches like *given*; collective."""
+        form = given.kind, masked(given.sizes, free)
+        if form not in self._forms and len(self._forms) == _MOST_FORMS:
+            raise NotShareable(f"it is called with more than {_MOST_FORMS} forms of arguments")
+        trainer = ScriptTrainer(self._run, self.name, self._code, given, free, number=self._number)
+        if (given.kind, given.sizes) == self._called:
+            keras_hooks.count_noise(keras_hooks.noise_state(trainer.model), given.rows)
+        self._shared(trainer.model)
+        self._forms[form] = trainer
+        return trainer

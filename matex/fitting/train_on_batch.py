@@ -8,6 +8,7 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.batch_moments import normalized_alone, synchronized
+from matex.fitting.free_axes import Axes, FreeAxes, every_axis, masked
 from matex.fitting.listeners import Cursor
 from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
@@ -16,6 +17,7 @@ from matex.fitting.whole_batches import slower
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
+from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
 from matex.partition.room import Room
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -36,17 +38,18 @@ class _GivenBatches:
 
     Args:
         batch_spec: form of the batches.
+        free: axes of their tensors whose sizes may be others in later ones.
         digest: start value of their digests.
         most_rows: number of rows of the first batch; a larger one needs another trainer.
     """
 
     explanation = Stream.explanation
 
-    def __init__(self, batch_spec: Any, digest: int, most_rows: int) -> None:
+    def __init__(self, batch_spec: Any, free: Axes, digest: int, most_rows: int) -> None:
         self._batch_spec = batch_spec
         self._digest = digest
         self.most_rows = most_rows
-        self.signature = flat_signature(batch_spec)
+        self.signature = with_free_axes(flat_signature(batch_spec), free)
 
     def batch_of(self, given: Any) -> StreamBatch:
         """Global batch of the tensors *given* by the script."""
@@ -71,7 +74,11 @@ def _tensors(given: Any) -> list[Any]:
 class BatchTrainer:
     """Shared steps of one model for one form of batches; collective to construct.
 
+    ``adds_up_slices`` tells whether ranks add up slices of embeddings before they exchange them.
+
     Args:
+        batch: first batch.
+        free: axes of its tensors whose sizes may be others in later ones.
         number: number of the trainer in the script, from 0 in the order of first use, by which
             ranks detect that they call different models.
 
@@ -79,12 +86,12 @@ class BatchTrainer:
         NotShareable: the train step cannot be split at its optimizer.
     """
 
-    def __init__(self, run: RunContext, model: Any, batch: Any, *, number: int) -> None:
+    def __init__(self, run: RunContext, model: Any, batch: Any, free: Axes, *, number: int) -> None:
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
         keras_hooks.check_reductions(model)
-        rows = rows_in(_tensors(batch))
-        self._source = _GivenBatches(keras_hooks.batch_spec(batch), number, rows)
+        room = _room_of(batch)
+        self._source = _GivenBatches(keras_hooks.batch_spec(batch), free, number, room.rows)
         with attempted("the model cannot be built from its data before training"):
             build(model, self._source.as_data(self._source.signature))
         compiled = CompiledStep(
@@ -92,9 +99,10 @@ class BatchTrainer:
                 model,
                 self._source,
                 synchronized=synchronized(run, model),
-                room=Room(rows),
+                room=Room(room.rows, (1,) * len(room.values)).grown(room),
             )
         )
+        self.adds_up_slices = bool(compiled.step.summed_embeddings)
         model_state.broadcast(run.communicator, model)
         self._run = run
         self._model = model
@@ -104,7 +112,7 @@ class BatchTrainer:
 
     def takes(self, batch: Any) -> bool:
         """Whether the step has room for the rows of *batch*; local, equal on all ranks."""
-        return self._engine.compiled.step.takes(Room(rows_in(_tensors(batch))))
+        return self._engine.compiled.step.takes(_room_of(batch))
 
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one step on *batch*, tensors or None; return its logs; collective.
@@ -150,7 +158,8 @@ class BatchTrainers:
     def __init__(self, run: RunContext, model: Any) -> None:
         self._run = run
         self._model = model
-        self._by_form: dict[str, BatchTrainer | None] = {}
+        self._by_form: dict[Any, BatchTrainer | None] = {}
+        self._axes: dict[str, FreeAxes] = {}
         self._is_noted = False
 
     def step(self, batch: Any, *, number: int) -> dict[str, Any] | None:
@@ -159,18 +168,22 @@ class BatchTrainers:
         Args:
             number: see :class:`BatchTrainer`.
         """
-        form = _form_of(batch)
+        kind, sizes = _kind_of(batch), sizes_of(_tensors(batch))
+        free = self._axes.setdefault(kind, FreeAxes()).of(sizes)
+        form = kind, masked(sizes, free)
+        trainer = self._by_form.get(form)
+        is_new = form not in self._by_form or (trainer is not None and not trainer.takes(batch))
         try:
-            known, trainer = form in self._by_form, self._by_form.get(form)
-            if not known or (trainer is not None and not trainer.takes(batch)):
-                trainer = BatchTrainer(self._run, self._model, batch, number=number)
+            if is_new:
+                trainer = BatchTrainer(self._run, self._model, batch, free, number=number)
+                if free and trainer.adds_up_slices:  # which those of a known size may not
+                    raise NotShareable("ranks do not know the number of look-ups of a row")
                 self._by_form[form] = trainer
             logs = None if trainer is None else trainer.step(batch)
-            if trainer is not None and not self._is_noted:
-                self._is_noted = True
-                self._note(but_for=trainer.differences())
-            return logs
         except NotShareable as reason:
+            if free and is_new:
+                self._axes[kind].refuse()
+                return self.step(batch, number=number)
             self._by_form[form] = None
             self._note(whole=str(reason), but_for=[])
             if self._run.communicator.initial_size > 1:
@@ -178,12 +191,24 @@ class BatchTrainers:
                     f"every rank computes the whole batch, {slower(self._run)}; because {reason}"
                 )
             return None
+        if trainer is not None and not self._is_noted:
+            self._is_noted = True
+            self._note(but_for=trainer.differences())
+        return logs
 
     def _note(self, **facts: Any) -> None:
         """Write the event of batches that are shared or refused."""
         self._run.events.write("loop", function="train_on_batch", step=self._run.step, **facts)
 
 
-def _form_of(batch: Any) -> str:
-    """Text that is equal for batches that one traced step can take."""
-    return repr(keras_hooks.batch_spec(batch))
+def _kind_of(batch: Any) -> str:
+    """Text that is equal for batches that differ in sizes only."""
+    spec = keras_hooks.batch_spec(batch)
+    axes = every_axis(sizes_of(_tensors(batch)))
+    return repr(leaves_of(spec, with_free_axes(flat_signature(spec), axes)))
+
+
+def _room_of(batch: Any) -> Room:
+    """Room that slots for the rows of *batch* need."""
+    tensors = _tensors(batch)
+    return Room(rows_in(tensors), tuple(map(values_of_row, tensors)))

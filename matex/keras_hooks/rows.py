@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,10 @@ __all__ = [
     "known_rows",
     "row_count",
     "rows_traced",
+    "sizes_of",
     "split_rows",
     "values_of_row",
+    "with_free_axes",
     "with_rows",
     "zeros_as",
     "zeros_by_row",
@@ -50,6 +52,25 @@ def _with_rows(spec: Any, rows: int | None) -> Any:
     if isinstance(spec, tf.RaggedTensorSpec):
         return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
     return tf.TensorSpec(shape, spec.dtype)
+
+
+def with_free_axes(specs: Sequence[Any], axes: Collection[tuple[int, int]]) -> tuple[Any, ...]:
+    """The specifications *specs*, of any size along *axes*: numbers of a dense one and its axis."""
+
+    def freed(number: int, spec: Any) -> Any:
+        if not isinstance(spec, tf.TensorSpec):
+            return spec
+        sizes = enumerate(spec.shape)
+        return tf.TensorSpec([None if (number, a) in axes else n for a, n in sizes], spec.dtype)
+
+    return tuple(freed(number, spec) for number, spec in enumerate(specs))
+
+
+def sizes_of(tensors: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """Sizes of the dense ones of *tensors* along all axes but the first; () for the others."""
+    return tuple(
+        tuple(tensor.shape[1:]) if isinstance(tensor, tf.Tensor) else () for tensor in tensors
+    )
 
 
 def is_free(batch: Any) -> bool:

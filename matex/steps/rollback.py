@@ -16,19 +16,21 @@ class Rollback:
 
     TensorFlow copies no value for this: an update writes a new buffer while the old one is held.
 
+    ``variables`` are their handles and dtypes.
+
     Args:
         function: concrete function of the step.
     """
 
     def __init__(self, function: Any) -> None:
-        self._variables = variables_in(function)
+        self.variables = variables_in(function)
         self._values: list[Any] | None = None
         self._read = tf.function(self._reads, autograph=False).get_concrete_function()
 
     def _reads(self) -> list[Any]:
         return [
             tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
-            for handle, dtype in self._variables
+            for handle, dtype in self.variables
         ]
 
     def begin(self) -> None:
@@ -42,7 +44,7 @@ class Rollback:
     def put_back(self) -> None:
         """Restore the values held since :meth:`begin`."""
         assert self._values is not None
-        for (handle, _), value in zip(self._variables, self._values, strict=True):
+        for (handle, _), value in zip(self.variables, self._values, strict=True):
             tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
     def values(self) -> list[Any]:

@@ -32,9 +32,12 @@ def train(name, inputs, hidden, data, optimizer, **more):
 
 
 def tell(name, model, history):
-    losses = [loss for values in history.history.values() for loss in values]
+    tell_losses(name, model, [loss for values in history.history.values() for loss in values])
+
+
+def tell_losses(name, model, losses):
     norms = [float(np.abs(weight.numpy()).sum()) for weight in model.trainable_variables]
-    print(name, *(f"{number:.6f}" for number in (*losses, *norms)), flush=True)
+    print(name, *(f"{number:.6f}" for number in (*map(float, losses), *norms)), flush=True)
 
 
 def classified():
@@ -137,6 +140,29 @@ def rivals():
     tell("rivals", model, model.fit(padded(rows), epochs=2, verbose=0))
 
 
+def loop():
+    """A loop of the script's own, with a batch of another length in each of its steps."""
+    model = keras.Model(*classified())
+    optimizer = keras.optimizers.Adam(0.02)
+
+    @tf.function
+    def step(tokens, wanted):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((tf.reduce_mean(model(tokens, training=True), 1) - wanted) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    tell_losses("loop", model, [step(*batch) for _ in range(2) for batch in padded(rows, 6)])
+
+
+def batches():
+    """Calls of train_on_batch, with a batch of another length in each."""
+    tokens, mean = classified()
+    model = keras.Model(tokens, layers.Dense(1, "sigmoid")(mean))
+    model.compile(keras.optimizers.Adam(0.02), "binary_crossentropy")
+    tell_losses("batches", model, [model.train_on_batch(*batch) for batch in padded(rows, 8)])
+
+
 def texts():
     """Texts that the model itself splits, into as many words as the longest of a rank's own has."""
     split = layers.TextVectorization(40)
@@ -155,6 +181,8 @@ WAYS = {
     "characters": characters,
     "tags": tags,
     "rivals": rivals,
+    "loop": loop,
+    "batches": batches,
     "texts": texts,
 }
 for way in sys.argv[1:] or WAYS:
