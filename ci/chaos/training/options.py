@@ -16,11 +16,16 @@ STRATEGIES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("daso --ranks-per-node 3", ()),
     ("easgd", (1, 2, 3, 4)),
     ("easgd --asynchronous", (2, 3, 4)),
+    ("easgd --elastic-force 0.5", (1, 2, 3)),
+    ("easgd --two-level --ranks-per-node 2", (1, 2)),
     ("downpour", (1, 2, 3, 4)),
     ("downpour --staleness-bound 0", (1, 3, 4)),
     ("downpour --staleness-bound 1", (2, 3, 4)),
     ("downpour --momentum 0.5", (1, 2, 4)),
     ("downpour --momentum 0.5 --staleness-bound 0", (2, 4)),
+    ("downpour --centre-optimizer sgd:learning_rate=0.5,momentum=0.5", (1, 2, 4)),
+    ("downpour --centre-optimizer sgd:learning_rate=1.0 --staleness-bound 0", (1, 2)),
+    ("downpour --two-level --ranks-per-node 2", (2, 3)),
 )
 #: What goes with sync alone; often nothing.
 _BESIDE_SYNC = (
