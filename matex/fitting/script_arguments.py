@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.fitting.free_axes import Axes, every_axis
+from matex.fitting.free_axes import Axes, Sizes, every_axis
 from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
+from matex.keras_hooks.tensors import shapes_of_dense
 from matex.partition.room import Room
 from matex.steps.graph_inspection import one_for_all
 
-__all__ = ["ScriptArguments"]
+__all__ = ["ArgumentForm", "ScriptArguments"]
 
 _ROWS, _SCALAR, _FIXED = "rows", "scalar", "fixed"
+
+
+class ArgumentForm(NamedTuple):
+    """What calls have in common whose arguments have equal shapes, dtypes and other values."""
+
+    rows: int
+    """Number of rows of the batch."""
+    kinds: list[str]
+    """What each leaf of the arguments is."""
+    signature: tuple[Any, ...]
+    """Signature of the batch, with a free first axis."""
+    sizes: Sizes
+    """Sizes of the tensors of the batch along their other axes."""
+    kind: Any
+    """Value that is equal for calls whose batches differ in sizes only."""
+    as_data: Callable[[Any], Any]
+    """Function from a batch to the arguments."""
 
 
 class ScriptArguments:
@@ -29,8 +47,9 @@ class ScriptArguments:
         args: positional arguments; NumPy arrays become tensors.
         kwargs: arguments by name.
         dtypes: dtypes of the leaves if the function was declared with them; None by default.
+        known: forms of earlier calls, to which this one's is added; those of one function.
 
-    ``kind`` is equal for calls whose batches differ in sizes only.
+    ``form`` is what it has in common with other calls.
 
     Raises:
         NotShareable: no argument has rows, or one can be neither divided nor compared.
@@ -41,38 +60,51 @@ class ScriptArguments:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
+        known: dict[Any, ArgumentForm],
         dtypes: Sequence[Any] | None = None,
     ) -> None:
-        structure = args, kwargs
-        leaves = keras_hooks.argument_leaves(structure, dtypes)
-        sizes = [
-            leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape.rank
-        ]
-        if not sizes:
-            raise NotShareable("no argument of it is a batch")
-        self.rows = int(sizes[0])
-        kinds = [_kind_of(leaf, self.rows) for leaf in leaves]
-        self.tensors = [
-            leaf if kind == _ROWS else keras_hooks.repeated(leaf, self.rows)
-            for kind, leaf in zip(kinds, leaves, strict=True)
-            if kind != _FIXED
-        ]
-        fixed = [leaf for kind, leaf in zip(kinds, leaves, strict=True) if kind == _FIXED]
-        form = keras_hooks.pack_arguments(structure, kinds)
-        self.signature = keras_hooks.batch_spec(tuple(self.tensors))
-        self.sizes = sizes_of(self.tensors)
-        open_sizes = self.signature_with(every_axis(self.sizes))
-        self.kind = self.rows, repr(open_sizes), repr(form), repr(fixed)
-        self.as_data = functools.partial(_rebuilt, form, fixed)
+        # To find the form takes as long as a small step.
+        key = shapes_of_dense(args) if dtypes is None and not kwargs else None
+        form = None if key is None else known.get(key)
+        leaves = list(args) if form else keras_hooks.argument_leaves((args, kwargs), dtypes)
+        self.form = form or _form_of((args, kwargs), leaves)
+        self.tensors = _batch_of(leaves, self.form.kinds, self.form.rows)
+        if key is not None:
+            known[key] = self.form
 
     @property
     def room(self) -> Room:
         """Room that slots for its rows need."""
-        return Room(self.rows, tuple(map(values_of_row, self.tensors)))
+        return Room(self.form.rows, tuple(map(values_of_row, self.tensors)))
 
     def signature_with(self, free: Axes) -> tuple[Any, ...]:
         """Signature of the batch with open sizes along *free* axes."""
-        return with_free_axes(self.signature, free)
+        return with_free_axes(self.form.signature, free)
+
+
+def _form_of(structure: Any, leaves: list[Any]) -> ArgumentForm:
+    sizes = [leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape.rank]
+    if not sizes:
+        raise NotShareable("no argument of it is a batch")
+    rows = int(sizes[0])
+    kinds = [_kind_of(leaf, rows) for leaf in leaves]
+    tensors = _batch_of(leaves, kinds, rows)
+    fixed = [leaf for kind, leaf in zip(kinds, leaves, strict=True) if kind == _FIXED]
+    form = keras_hooks.pack_arguments(structure, kinds)
+    signature, others = keras_hooks.batch_spec(tuple(tensors)), sizes_of(tensors)
+    open_sizes = with_free_axes(signature, every_axis(others))
+    kind = rows, repr(open_sizes), repr(form), repr(fixed)
+    as_data = functools.partial(_rebuilt, form, fixed)
+    return ArgumentForm(rows, kinds, signature, others, kind, as_data)
+
+
+def _batch_of(leaves: list[Any], kinds: list[str], rows: int) -> list[Any]:
+    """Tensors with rows: those of *leaves*, and their scalars for each row."""
+    return [
+        leaf if kind == _ROWS else keras_hooks.repeated(leaf, rows)
+        for kind, leaf in zip(kinds, leaves, strict=True)
+        if kind != _FIXED
+    ]
 
 
 def _kind_of(leaf: Any, rows: int) -> str:

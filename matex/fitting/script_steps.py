@@ -16,7 +16,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.fitting.free_axes import Axes, FreeAxes, masked
 from matex.fitting.loop_numbers import but_for_in_loop
-from matex.fitting.script_arguments import ScriptArguments
+from matex.fitting.script_arguments import ArgumentForm, ScriptArguments
 from matex.fitting.script_trainer import ScriptTrainer
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
@@ -165,6 +165,7 @@ class ScriptStep:
         self._shared = shared
         self._number = number
         self._forms: dict[Any, ScriptTrainer] = {}
+        self._given_forms: dict[Any, ArgumentForm] = {}
         self._axes: dict[Any, FreeAxes] = {}
         self._called: Any = None
 
@@ -190,8 +191,11 @@ class ScriptStep:
 
     def note_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a first call that was not shared."""
-        given = ScriptArguments(args, kwargs, dtypes=self._dtypes)
-        self._called = given.kind, given.sizes
+        form = self._given(args, kwargs).form
+        self._called = form.kind, form.sizes
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ScriptArguments:
+        return ScriptArguments(args, kwargs, dtypes=self._dtypes, known=self._given_forms)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a shared step, and return the function's result; collective.
@@ -200,9 +204,10 @@ class ScriptStep:
             NotShareable: on every rank; nothing was changed.
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
-        given = ScriptArguments(args, kwargs, dtypes=self._dtypes)
-        free = self._axes.setdefault(given.kind, FreeAxes()).of(given.sizes)
-        trainer = self._forms.get((given.kind, masked(given.sizes, free)))
+        given = self._given(args, kwargs)
+        form = given.form
+        free = self._axes.setdefault(form.kind, FreeAxes()).of(form.sizes)
+        trainer = self._forms.get((form.kind, masked(form.sizes, free)))
         if trainer is None or not trainer.takes(given):
             return self._first_step(given, free)
         return trainer.step(given)
@@ -220,18 +225,18 @@ class ScriptStep:
         except NotShareable:
             if not free:
                 raise
-        self._forms.pop((given.kind, masked(given.sizes, free)), None)
-        self._axes[given.kind].refuse()
+        self._forms.pop((given.form.kind, masked(given.form.sizes, free)), None)
+        self._axes[given.form.kind].refuse()
         return self._first_step(given, frozenset())
 
     def _trainer(self, given: ScriptArguments, free: Axes) -> ScriptTrainer:
         """Make the trainer of batches like *given*; collective."""
-        form = given.kind, masked(given.sizes, free)
+        form = given.form.kind, masked(given.form.sizes, free)
         if form not in self._forms and len(self._forms) == _MOST_FORMS:
             raise NotShareable(f"it is called with more than {_MOST_FORMS} forms of arguments")
         trainer = ScriptTrainer(self._run, self.name, self._code, given, free, number=self._number)
-        if (given.kind, given.sizes) == self._called:
-            keras_hooks.count_noise(keras_hooks.noise_state(trainer.model), given.rows)
+        if (given.form.kind, given.form.sizes) == self._called:
+            keras_hooks.count_noise(keras_hooks.noise_state(trainer.model), given.form.rows)
         self._shared(trainer.model)
         self._forms[form] = trainer
         return trainer

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from matex import keras_hooks
 from matex.checkpointing import model_state
+from matex.errors import NotShareable
 from matex.fitting.free_axes import Axes
 from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
 from matex.partition.room import Room
+from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, digest
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.engine import StepEngine
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.traced_step import CompiledStep
+from matex.steps.silence import unheard
+from matex.steps.step import Step
+from matex.steps.traced_step import AnyStep, CompiledStep
 from matex.steps.user_code import attempted
 
 __all__ = ["ScriptTrainer"]
@@ -38,12 +43,12 @@ class _GivenRows:
     def __init__(self, first: ScriptArguments, free: Axes, number: int) -> None:
         self.signature = first.signature_with(free)
         self._digest = number
-        self.as_data = first.as_data
+        self.as_data = first.form.as_data
 
     def batch_of(self, given: ScriptArguments) -> StreamBatch:
         """Global batch of the arguments of a call."""
         self._digest = digest(self._digest, given.tensors, last=False)
-        return StreamBatch(given.tensors, (0, given.rows), self._digest, last=False)
+        return StreamBatch(given.tensors, (0, given.form.rows), self._digest, last=False)
 
     def sample(self) -> None:
         """Return None: no newcomer joins these steps."""
@@ -59,7 +64,8 @@ class ScriptTrainer:
         first: arguments of its first call.
         free: axes of the batch whose sizes may be others in later calls.
 
-    ``differs_from_fixed`` tells whether numbers may be others than with a trace for each size.
+    The step has one exchange, as those of ``fit``, if the function makes a single update. Others
+    have their exchanges in the middle of the graph.
     """
 
     def __init__(
@@ -74,31 +80,67 @@ class ScriptTrainer:
     ) -> None:
         self._run = run
         self._source = _GivenRows(first, free, number)
-        signature, room = self._source.signature, Room(first.rows)
+        signature, self._room = self._source.signature, Room(first.form.rows)
         if free:
-            room = Room(first.rows, (1,) * len(signature)).grown(first.room)
+            self._room = Room(first.form.rows, (1,) * len(signature)).grown(first.room)
         with keras_hooks.generators_kept(), attempted("it cannot be traced"):
-            self.model = keras_hooks.script_model(name, code, signature, first.as_data)
-        step = SeveralUpdatesStep(
-            self.model,
-            signature,
-            as_data=first.as_data,
-            rows=first.rows,
-            room=room,
-            synchronized=keras_hooks.normalizations(self.model),
-        )
-        self.shifted = step.shifted
-        self.summed = step.summed_embeddings
-        state = keras_hooks.noise_state(self.model)
-        self.differs_from_fixed = bool(self.shifted or self.summed or _draws_by_trace(step, state))
+            self.model = keras_hooks.script_model(name, code, signature, first.form.as_data)
+        self._options: dict[str, Any] = {
+            "as_data": first.form.as_data,
+            "rows": first.form.rows,
+            "room": self._room,
+        }
+        self._is_free = bool(free)
+        self._has_stepped = False
+        step = self._one_update() or self._several_updates()
         model_state.broadcast(run.communicator, self.model)
         self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
         self._resizing = Resizing(run)
-        self._engine = StepEngine(run, self.model, self._source, CompiledStep(step))
+        self._engine = self._engine_of(step)
+
+    @property
+    def shifted(self) -> set[str]:
+        """Names of random functions whose rows are drawn otherwise than in one process."""
+        return self._step.shifted
+
+    @property
+    def summed(self) -> dict[str, int]:
+        """Bytes of embedding gradients that are exchanged as whole tables, by name."""
+        return self._step.summed_embeddings
+
+    @property
+    def differs_from_fixed(self) -> bool:
+        """Whether numbers may be others than with a trace for each size."""
+        state = keras_hooks.noise_state(self.model).value.handle
+        draws_by_trace = any(handle is state for handle, _ in self._step.variables)
+        return bool(self.shifted or self.summed or draws_by_trace)
+
+    @property
+    def _step(self) -> AnyStep:
+        return self._engine.compiled.step
+
+    def _engine_of(self, step: AnyStep) -> StepEngine:
+        return StepEngine(self._run, self.model, self._source, CompiledStep(step))
+
+    def _one_update(self) -> Step | None:
+        """Step with one exchange; None if the function makes no single update of that kind."""
+        if self._run.virtual_workers or keras_hooks.normalizations(self.model):
+            return None  # the first want plain Keras's loss, the others exchange moments
+        with contextlib.suppress(NotShareable), unheard():
+            return Step(self.model, self._source.signature, **self._options)
+        return None
+
+    def _several_updates(self) -> SeveralUpdatesStep:
+        return SeveralUpdatesStep(
+            self.model,
+            self._source.signature,
+            synchronized=keras_hooks.normalizations(self.model),
+            **self._options,
+        )
 
     def takes(self, given: ScriptArguments) -> bool:
         """Whether the step has room for the batch of *given*; local, equal on all ranks."""
-        return self._engine.compiled.step.takes(given.room)
+        return self._step.takes(given.room)
 
     def step(self, given: ScriptArguments) -> Any:
         """Make one step, and return the function's result; collective.
@@ -108,7 +150,9 @@ class ScriptTrainer:
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
         run = self._run
-        report = self._engine.run(self._source.batch_of(given))
+        batch = self._source.batch_of(given)
+        report = self._engine.run(batch) if self._has_stepped else self._first(batch)
+        self._has_stepped = True
         run.ledger.expect_samples(report.planned)
         run.step_done(report, model=self.model)
         self._replicas.step_done(report, _NO_EPOCH)
@@ -117,8 +161,17 @@ class ScriptTrainer:
             checkpoint_and_exit(run, None)
         return self.model.result_of(dict(report.logs))
 
+    def _first(self, batch: StreamBatch) -> StepReport:
+        """Make the first step, with exchanges inside it if its parts add up only so; collective.
 
-def _draws_by_trace(step: SeveralUpdatesStep, state: Any) -> bool:
-    """Whether *step* draws by operations of TensorFlow that have a state for each trace."""
-    handle = state.value.handle
-    return any(handle is other for other, _ in step.rollback.variables)
+        What a function returns may be sums over rows, and it may clip gradients by their norm.
+        """
+        try:
+            return self._engine.run(batch)
+        except NotShareable:
+            if isinstance(self._step, SeveralUpdatesStep):
+                raise
+        self._engine = self._engine_of(self._several_updates())
+        if self._is_free and self.differs_from_fixed:
+            raise NotShareable("batches of other sizes might be computed otherwise")
+        return self._engine.run(batch)

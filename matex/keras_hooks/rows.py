@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
@@ -115,7 +116,21 @@ def cut_rows(tensor: Any, lo: int, hi: int) -> Any:
     if isinstance(tensor, tf.SparseTensor):
         _, *row = tf.unstack(tensor.dense_shape)
         return tf.sparse.slice(tensor, [lo, *([0] * len(row))], [hi - lo, *row])
-    return tensor[lo:hi]
+    if not isinstance(tensor, tf.Tensor) or not tf.executing_eagerly():
+        return tensor[lo:hi]
+    lo, hi = min(lo, tensor.shape[0]), min(hi, tensor.shape[0])
+    begin, size = _bounds(lo, hi - lo, tensor.shape.rank)
+    return tf.raw_ops.Slice(input=tensor, begin=begin, size=size)
+
+
+@functools.lru_cache(maxsize=256)
+def _bounds(lo: int, count: int, rank: int) -> tuple[Any, Any]:
+    """Begin and size of a slice of rows, for ``tf.raw_ops.Slice``.
+
+    To make them takes ten times as long as to cut.
+    """
+    others = rank - 1
+    return tf.constant([lo] + [0] * others), tf.constant([count] + [-1] * others)
 
 
 def split_rows(tensor: Any, sizes: Sequence[int]) -> list[Any]:

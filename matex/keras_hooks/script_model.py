@@ -45,6 +45,7 @@ class ScriptModel(keras.Model):
         self._script_variables = [one for one in parts if isinstance(one, keras.Variable)]
         self._script_optimizers = optimizers
         self.optimizer = optimizers[0]
+        self.run_eagerly = self.jit_compile = False
         self.step_name = name
 
     def train_step(self, data: Any) -> dict[str, Any]:

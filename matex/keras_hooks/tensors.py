@@ -37,6 +37,7 @@ __all__ = [
     "outside_graphs",
     "pack_as",
     "referred_value",
+    "shapes_of_dense",
     "tensor_of",
 ]
 
@@ -73,6 +74,13 @@ def referred_value(variable: Any) -> Any:
 def is_tensor(value: Any) -> bool:
     """Whether *value* is a dense tensor."""
     return isinstance(value, tf.Tensor)
+
+
+def shapes_of_dense(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Dtypes and shapes of *values*; None unless all are dense tensors with values."""
+    if not all(isinstance(value, tf.Tensor) and hasattr(value, "numpy") for value in values):
+        return None
+    return tuple((value.dtype, *value.shape) for value in values)
 
 
 def is_data(value: Any) -> bool:

@@ -228,9 +228,9 @@ def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
     """
     spread = []
     for part in itertools.chain.from_iterable(map(keras_hooks.components_of, tensors)):
-        spacing = max(1, int(tf.size(part)) // _HASHED)
-        values = part.numpy() if spacing == 1 else tf.reshape(part, [-1])[::spacing].numpy()
-        spread.append((f"{part.dtype.name}{tuple(part.shape)}", values))
+        values = np.asarray(part).reshape(-1)
+        kind = f"{part.dtype.name}{tuple(part.shape)}"
+        spread.append((kind, values[:: max(1, values.size // _HASHED)]))
     return _digest(before, spread, last)
 
 

@@ -189,10 +189,10 @@ def first_used(
     Args:
         operations: operations of the graph.
         graph: graph that is being traced.
-        variables: Keras variables.
+        variables: variables of Keras or TensorFlow.
         writes: whether only operations that may change them count. False by default.
     """
-    names = {id(variable.value.handle): variable.path for variable in variables}
+    names = {id(each.handle): getattr(each, "path", each.name) for each in variables}
     inside = {id(inner): names.get(id(outer), "") for outer, inner in graph.captures}
     for operation in operations:
         reads, written = auto_control_deps_utils.get_read_write_resource_inputs(operation)

@@ -92,8 +92,9 @@ class Recorder:
         graph = tf.compat.v1.get_default_graph()
         traced = graph.get_operations()
         slots = [v for v in self._optimizer.variables if v is not self._rate]
-        later = first_used(traced[self._applied :], graph, [*weights, *slots])
-        changed = first_used(traced[self._begun :], graph, [*weights, *slots], writes=True)
+        held = [*weights, *self._changed, *slots]
+        later = first_used(traced[self._applied :], graph, held)
+        changed = first_used(traced[self._begun :], graph, held, writes=True)
         if later or changed:
             raise SeveralUpdatesFound(
                 f"train_step uses {later} after the update"

@@ -121,6 +121,7 @@ class SeveralUpdatesStep:
             given, purpose = self._signature[0], "the masks or weights of a loss"
             self._denominators = function_of(traced, self._divisors, given, purpose=purpose)
         self.rollback: Rollback = Rollback(traced)
+        self.variables = self.rollback.variables
         specs = [tf.TensorSpec(shape, self.layout.dtype) for shape in self.layout.shapes]
         self._commit: Callable[..., Any] = concrete(self._applied, (specs,))
 

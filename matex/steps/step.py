@@ -23,6 +23,7 @@ from matex.partition.room import Room
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
 from matex.steps.embedding_rows import EmbeddingRows
+from matex.steps.graph_inspection import variables_in
 from matex.steps.graph_separability import inseparable_in
 from matex.steps.silence import unheard
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
@@ -51,6 +52,7 @@ class Step:
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
         room: room for the largest global batch so far, if gradients of embeddings may be slices.
+        rows: number of rows of each batch, for a step that may return rows; None by default.
         as_data: function from a batch of that signature to the argument of ``train_step``.
 
     Raises:
@@ -66,6 +68,7 @@ class Step:
         sums_gradients: bool = True,
         scales_rate: bool = False,
         room: Room | None = None,
+        rows: int | None = None,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
         self._model = model
@@ -75,6 +78,7 @@ class Step:
             sums_gradients=sums_gradients,
             scales_rate=scales_rate,
             room=room,
+            rows=rows,
         )
         self.runs_eagerly = bool(model.run_eagerly)
         self.batch_spec = as_data(signature)
@@ -155,6 +159,11 @@ class Step:
         With run_eagerly, they are known after the first contribution.
         """
         return self._parts.shifted
+
+    @property
+    def variables(self) -> list[tuple[Any, Any]]:
+        """Handle and dtype of each variable that the contribution's graph accesses."""
+        return variables_in(self._functions.traced_contribution())
 
     @property
     def may_draw(self) -> bool:

@@ -17,7 +17,7 @@ from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
 from matex.partition.room import Room
-from matex.steps.control import denominators_in, header_in
+from matex.steps.control import denominators_in, header_in, placed_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.noise_rows import noise_rows
@@ -40,6 +40,7 @@ class StepParts:
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
         room: room for the largest global batch so far, if gradients of embeddings may be slices.
+        rows: number of rows of each batch, for a step that may return rows; None by default.
 
     ``denominators`` are the loss denominators of the newest contribution, tensors of its graph if
     it is traced. ``shifted`` names the random functions whose rows are drawn otherwise than in one
@@ -54,12 +55,14 @@ class StepParts:
         sums_gradients: bool,
         scales_rate: bool,
         room: Room | None,
+        rows: int | None = None,
     ) -> None:
         self._model = model
         self._as_data = as_data
         self.sums_gradients = sums_gradients
         self.scales_rate = scales_rate
         self.room = room if sums_gradients else None
+        self._rows = rows
         self.embedding_rows = EmbeddingRows(self.room)
         self.layout: Layout | None = None
         self.denominators: list[Any] = []
@@ -98,6 +101,7 @@ class StepParts:
             addressable=not self._model.jit_compile,
             state=self._noise_state if self.sums_gradients else None,
             shifted=self.shifted,
+            constant=self._rows,
         )
         with (
             recorder.recording(weight),
@@ -113,7 +117,7 @@ class StepParts:
         recorder.check_order(state.others)
         averaged, sums = state.changes(saved)
         try:
-            extra, _ = self._tail.note(logs, results)
+            extra, added = self._tail.note(logs, results, self._placed(control))
         except NotShareable:
             state.restore(saved)  # an eager run has changed them
             raise
@@ -131,7 +135,8 @@ class StepParts:
         if not self.sums_gradients and not keras_hooks.traits_of(self._model.optimizer).scales_loss:
             header = _with_nonfinite(header, gradients)
         means = [flat(m, dtype) * weight for m in (*averaged, *extra)]
-        auxiliary = [*means, *(flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
+        counted = [flat(s, dtype) for s in (*sums, *added, *places)]
+        auxiliary = [*means, *counted, tf.cast(header, dtype)]
         # The first fence: the auxiliary part, and so the exchange, waits for every side effect.
         with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
             return [*gradients, tf.concat(auxiliary, 0)]
@@ -160,9 +165,14 @@ class StepParts:
         factor = reduced.rate_factor if self.scales_rate else None
         with keras_hooks.updating(), keras_hooks.scaled_learning_rate(model.optimizer, factor):
             whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
-            counted = len(self._state.segments()[1])
+            counted = len(self._tail.segments()[1])
             self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))
         return self._tail.commit(means, sums[:counted])
+
+    def _placed(self, control: Any) -> Callable[[Any], Any] | None:
+        """Function that puts returned rows in their places of the batch, if there may be any."""
+        rows = self._rows
+        return None if rows is None else lambda tensor: placed_in(control, tensor, rows)
 
     def _lay_out(self, gradients: Parts, places: Parts, rows: int | None) -> Layout:
         means, sums = self._tail.segments()

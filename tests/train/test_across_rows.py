@@ -409,10 +409,11 @@ def test_numbers_among_the_arguments_are_tried_with_others() -> None:
             optimizer.apply(tape.gradient(value, weights), weights)
             return value
 
-        given = ScriptArguments((*batch().rows([(0, ROWS)]), tf.constant(0.0)), {})
+        given = ScriptArguments((*batch().rows([(0, ROWS)]), tf.constant(0.0)), {}, known={})
         rows = StreamBatch(given.tensors, (0, ROWS), digest=1, last=False)
-        model = script_model("step", step, given.signature, given.as_data)
-        shared = SeveralUpdatesStep(model, given.signature, as_data=given.as_data, rows=ROWS)
+        model = script_model("step", step, given.form.signature, given.form.as_data)
+        form = given.form
+        shared = SeveralUpdatesStep(model, form.signature, as_data=form.as_data, rows=ROWS)
         return find_inseparable_update(shared, rows, ranks=2)
 
     assert reason(lambda p: tf.reduce_sum(p**2)).endswith("in rows that differ more")
