@@ -27,7 +27,7 @@ from matex.steps.step import Step
 from matex.steps.traced_step import AnyStep, CompiledStep
 from matex.steps.user_code import attempted
 
-__all__ = ["ScriptTrainer"]
+__all__ = ["ScriptTrainer", "one_update"]
 
 _NO_EPOCH = Cursor(0, 0, 0)
 
@@ -92,7 +92,10 @@ class ScriptTrainer:
         }
         self._is_free = bool(free)
         self._has_stepped = False
-        step = self._one_update() or self._several_updates()
+        step = None
+        if not run.virtual_workers:  # which want the loss of a compiled model
+            step = one_update(self.model, signature, **self._options)
+        step = step or self._several_updates()
         model_state.broadcast(run.communicator, self.model)
         self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
         self._resizing = Resizing(run)
@@ -121,14 +124,6 @@ class ScriptTrainer:
 
     def _engine_of(self, step: AnyStep) -> StepEngine:
         return StepEngine(self._run, self.model, self._source, CompiledStep(step))
-
-    def _one_update(self) -> Step | None:
-        """Step with one exchange; None if the function makes no single update of that kind."""
-        if self._run.virtual_workers or keras_hooks.normalizations(self.model):
-            return None  # the first want plain Keras's loss, the others exchange moments
-        with contextlib.suppress(NotShareable), unheard():
-            return Step(self.model, self._source.signature, **self._options)
-        return None
 
     def _several_updates(self) -> SeveralUpdatesStep:
         return SeveralUpdatesStep(
@@ -175,3 +170,18 @@ class ScriptTrainer:
         if self._is_free and self.differs_from_fixed:
             raise NotShareable("batches of other sizes might be computed otherwise")
         return self._engine.run(batch)
+
+
+def one_update(model: Any, signature: Any, **options: Any) -> Step | None:
+    """Step with one exchange, of a function that makes one update; None for another. Local.
+
+    Args:
+        model: model of the function.
+        signature: signature of its batches.
+        options: keyword arguments of :class:`Step`.
+    """
+    if keras_hooks.normalizations(model):  # over the rows of all ranks, in the forward pass
+        return None
+    with contextlib.suppress(NotShareable), unheard():
+        return Step(model, signature, **options)
+    return None

@@ -5,10 +5,16 @@ One launch runs all kinds, because starting TensorFlow takes longer than any of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import keras
 import pytest
+import tensorflow as tf
 
+from matex.fitting.script_trainer import one_update
+from matex.keras_hooks import script_model
 from tests import slow
 from tests.train.runs import Outcome, faults, matex_run
 from tests.train.test_several_updates import STEPS, assert_same, run, whole
@@ -33,6 +39,48 @@ KINDS = [*SHARED, *ACROSS]
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     return in_plain_keras(tmp_path_factory.mktemp("alone"), KINDS)
+
+
+class Trained:
+    """A model whose output a variable of TensorFlow scales, and its optimizer."""
+
+    def __init__(self) -> None:
+        self.model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        self.optimizer, self.scale = keras.optimizers.SGD(0.1), tf.Variable(1.0)
+
+    def loss(self, x: Any) -> Any:
+        return tf.reduce_mean((self.model(x) * self.scale - x) ** 2)
+
+    def update(self, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = self.loss(x)
+        weights = [*self.model.trainable_variables, self.scale]
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        return loss
+
+
+ONE_EXCHANGE: dict[str, Callable[[Trained, Any], Any]] = {
+    "returned loss": lambda trained, x: trained.update(x),
+    "returned rows": lambda trained, x: (trained.update(x), 2 * x, 1),
+}
+SEVERAL_EXCHANGES: dict[str, Callable[[Trained, Any], Any]] = {
+    "two updates": lambda trained, x: [trained.update(x), trained.update(x)],
+    "weights read later": lambda trained, x: [trained.update(x), trained.loss(x)],
+    "a variable read later": lambda trained, x: [trained.update(x), 2 * trained.scale],
+}
+
+
+@pytest.mark.usefixtures("optimizers_that_can_be_replaced")
+@pytest.mark.parametrize("kind", [*ONE_EXCHANGE, *SEVERAL_EXCHANGES])
+def test_a_single_update_is_made_by_one_exchange(kind: str) -> None:
+    def as_data(batch: Any) -> Any:
+        return tuple(batch), {}
+
+    function, trained = (ONE_EXCHANGE | SEVERAL_EXCHANGES)[kind], Trained()
+    signature = (tf.TensorSpec((None, 3)),)
+    model = script_model("step", lambda x: function(trained, x), signature, as_data)
+    step = one_update(model, signature, as_data=as_data, rows=16)
+    assert (step is not None) == (kind in ONE_EXCHANGE)
 
 
 def shared(outcome: Outcome) -> int:
