@@ -92,7 +92,7 @@ class ScriptTrainer:
         }
         self._is_free = bool(free)
         self._has_stepped = False
-        step = None
+        step: AnyStep | None = None
         if not run.virtual_workers:  # which want the loss of a compiled model
             step = one_update(self.model, signature, **self._options)
         step = step or self._several_updates()
