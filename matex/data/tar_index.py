@@ -20,6 +20,8 @@ Label = int | str
 IMAGES = ("jpg", "jpeg", "png", "gif", "bmp")
 LABELS = ("cls", "json", "txt")  # the first of them that a sample has counts
 FIELDS = ("label", "cls", "class", "class_id")  # of an object in .json
+# Text of a number, which is no name: names are numbered in the order of their spelling.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _CHUNK = 1 << 16
 _NAME = re.compile(r"(?P<key>(?:.*/)?[^/.]+)\.(?P<kind>[^/]+)")
 
@@ -164,7 +166,8 @@ def _label_of(kind: str, content: bytes, field: str | None, where: str) -> Label
     if isinstance(value, str) and re.fullmatch(r"\d+", value):
         value = int(value)
     is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if not is_number and not (isinstance(value, str) and value and "\n" not in value):
+    is_name = isinstance(value, str) and bool(value) and "\n" not in value
+    if not is_number and (not is_name or _NUMBER.fullmatch(str(value))):
         raise DataError(
             f"{where} must be the number of a class, from 0, or its name. "
             f"Received: {str(value)[:60]!r}"

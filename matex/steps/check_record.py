@@ -53,16 +53,20 @@ class CheckRecord:
             largest = max(largest, value.scale if value.is_gradient else 0.0)
         self._gradients[exchange] = largest
 
-    def with_floors(self, values: Iterable[Value], exchange: int = 0) -> list[Value]:
-        """*values* with floors by their sizes in the first check; without those unknown there.
+    def with_floors(
+        self, values: Iterable[Value], exchange: int = 0, *, known_only: bool = True
+    ) -> list[Value]:
+        """*values* with floors by their sizes in the first rows that were checked. Local.
 
         Args:
             exchange: see :meth:`note`.
+            known_only: whether to leave out values unknown there, True by default.
         """
         found = []
         for value in values:
             scale = self._scales.get((exchange, value.name))
             if scale is None:
+                found += [] if known_only else [value]
                 continue
             if value.is_gradient:
                 scale = max(scale, self._gradients[exchange])

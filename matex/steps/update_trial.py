@@ -9,7 +9,6 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import Layout
 from matex.sources.interface import GlobalBatch
 from matex.steps.graph_inspection import repeated_inputs
 from matex.steps.inner_gradients import computes_with_gradients
@@ -191,14 +190,14 @@ def _differing(step: SeveralUpdatesStep, rows: TrialRows) -> _TrialFinding:
     reason = ""
     if made.is_uneven:
         return _TrialFinding(_UNEVEN.format(step.name))
-    for number, layout in enumerate(layouts):
+    for number in range(len(layouts)):
         if number not in whole:  # an update that is not made in every step
             continue
         given = made.given(number)
-        wrong = _wrong(layout, whole[number], given, step.tolerance)
+        wrong = _wrong(step, number, whole[number], given)
         if not wrong:
             continue
-        sums = _sums_among(step, number, wrong, layout, whole[number], given, weights)
+        sums = _sums_among(step, number, wrong, whole[number], given, weights)
         if sums is None:
             reason = reason or made.sentence(step, wrong[0])
             continue
@@ -230,7 +229,6 @@ def _sums_among(
     step: SeveralUpdatesStep,
     number: int,
     wrong: list[Value],
-    layout: Layout,
     whole: list[np.ndarray],
     given: list[list[np.ndarray]],
     weights: list[float],
@@ -242,7 +240,7 @@ def _sums_among(
     if not step.may_be_sums:
         return None
     bare = [[part / weight for part in parts] for parts, weight in zip(given, weights, strict=True)]
-    differing = {value.name for value in _wrong(layout, whole, bare, step.tolerance)}
+    differing = {value.name for value in _wrong(step, number, whole, bare)}
     if number < _last_of(step):
         return None if differing or number in step.updates.summed else set()
     names = {value.name for value in wrong}
@@ -251,10 +249,16 @@ def _sums_among(
 
 
 def _wrong(
-    layout: Layout, whole: list[np.ndarray], parts: list[list[np.ndarray]], tolerance: float
+    step: SeveralUpdatesStep,
+    number: int,
+    whole: list[np.ndarray],
+    parts: list[list[np.ndarray]],
 ) -> list[Value]:
-    """Values that do not add up."""
-    return [value for value in values_of(layout, whole, parts) if value.differs(tolerance)]
+    """Values of the exchange *number* that do not add up."""
+    assert step.layout is not None
+    layout = [*step.exchanges.layouts, step.layout][number]
+    values = step.checks.with_floors(values_of(layout, whole, parts), number, known_only=False)
+    return [value for value in values if value.differs(step.tolerance)]
 
 
 def _differ(one: list[np.ndarray], other: list[np.ndarray], tolerance: float) -> bool:

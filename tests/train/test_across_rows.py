@@ -420,6 +420,31 @@ def test_numbers_among_the_arguments_are_tried_with_others() -> None:
     assert reason(lambda p: tf.reduce_mean(p**2)) == ""
 
 
+def test_a_model_certain_of_larger_rows_is_shared() -> None:
+    """The gradients there are rounding, which is another one in another place of a vector."""
+
+    class Own(keras.Model):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            with tf.GradientTape() as tape:
+                value = tf.reduce_mean(keras.losses.binary_crossentropy(y, self(x)))
+            weights = self.trainable_variables
+            self.optimizer.apply(tape.gradient(value, weights), weights)
+            return {"loss": value}
+
+    signature = (tf.TensorSpec((None, WIDTH)), tf.TensorSpec((None, 1)))
+    inputs = keras.Input((WIDTH,))
+    model = Own(inputs, layers.Dense(1, "sigmoid")(inputs))
+    model.compile("sgd")
+    keras_hooks.build(model, keras_hooks.as_data(signature))
+    x = np.random.default_rng(11).normal(size=(ROWS, WIDTH)).astype("float32")
+    rows = tf.constant(x), tf.constant((x.sum(1, keepdims=True) > 0).astype("float32"))
+    for size in (0.7, 0.85, 1.0):
+        model.layers[1].kernel.assign(np.full((WIDTH, 1), size))
+        certain = StreamBatch(rows, (0, ROWS), digest=1, last=False)
+        assert find_inseparable(Step(model, signature), certain, ranks=2) == ""
+
+
 def test_layers_that_begin_at_zero_are_tried_with_other_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

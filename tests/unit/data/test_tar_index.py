@@ -72,6 +72,8 @@ BAD = {
     "no ending": ({"README": b"x"}, "must be named as WebDataset names it.*Received: README"),
     "nothing": ({}, "must hold NAME.jpg and NAME.cls. Received: a tar without files"),
     "below 0": ({"0.jpg": PNG, "0.cls": b"-1\n2"}, "number of a class, from 0.*Received: '-1"),
+    "a number with a point": ({"0.jpg": PNG, "0.cls": b"10.0"}, "class.*Received: '10.0'"),
+    "a number below 0": ({"0.jpg": PNG, "0.cls": b"-1"}, "number of a class.*Received: '-1'"),
     "a fraction": ({"0.jpg": PNG, "0.json": b"0.5"}, "number of a class.*Received: '0.5'"),
     "no text": ({"0.jpg": PNG, "0.cls": b"\xff\xfe"}, r"\.cls, must be text"),
     "no JSON": ({"0.jpg": PNG, "0.json": b"{"}, r"\.json, must be text"),
