@@ -20,7 +20,7 @@ _ROWS, _SCALAR, _FIXED = "rows", "scalar", "fixed"
 
 
 class ArgumentForm(NamedTuple):
-    """What calls have in common whose arguments have equal shapes, dtypes and other values."""
+    """Form of calls whose arguments have equal shapes, dtypes and other values."""
 
     rows: int
     """Number of rows of the batch."""
@@ -49,7 +49,7 @@ class ScriptArguments:
         dtypes: dtypes of the leaves if the function was declared with them; None by default.
         known: forms of earlier calls, to which this one's is added; those of one function.
 
-    ``form`` is what it has in common with other calls.
+    ``form`` is the form that it shares with other calls.
 
     Raises:
         NotShareable: no argument has rows, or one can be neither divided nor compared.
