@@ -40,7 +40,7 @@ class EventFile:
         """Whether the file has been removed."""
         return not self._path.exists()
 
-    def begin_at(self, time_s: float, step: int) -> None:
+    def forget_from(self, time_s: float, step: int) -> None:
         """Let points from *step* on that were written before be forgotten.
 
         Args:

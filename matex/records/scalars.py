@@ -28,26 +28,29 @@ _OF_APOPTOSIS = ("parameters", "flops", "loss_before", "loss_after", "loss_allow
 class Scalars(NamedTuple):
     """Points of one moment, and a text, "" if there is none.
 
-    ``begins`` is whether training begins at ``step``, so that later points known already belong to
-    lost steps, which are made again.
+    ``step`` is the number of finished steps. Points known already from ``forgets_from`` on, if it
+    is not None, belong to lost steps, which are made again.
     """
 
     time_s: float
     step: int
     values: dict[str, float]
     text: str = ""
-    begins: bool = False
+    forgets_from: int | None = None
 
 
 class ScalarReading:
     """Reads the events of one rank, in order of time.
 
-    Every curve is over training steps, also for epochs, so that steps made again after a restart
-    replace the lost ones.
+    Every curve is over finished training steps, also for epochs, so that steps made again after a
+    restart replace the lost ones. What happens within a step lies where the step ends: beyond the
+    checkpoint that was made before it.
     """
 
     def __init__(self) -> None:
         self._before: Event | None = None
+        # Step of a resumption inside an epoch, until the next point after a step.
+        self._within: int | None = None
 
     def read(self, event: Event) -> Scalars | None:
         """Points of *event*; None if it has none."""
@@ -59,24 +62,38 @@ class ScalarReading:
                 if event[field] is not None
             }
             values |= self._throughput(event)
-            return _at(event, values)
+            return _within(event, values)
         if name == "epoch":
-            return _at(event, {f"epoch/{metric}": v for metric, v in _metrics(event).items()})
+            values = {f"epoch/{metric}": v for metric, v in _metrics(event).items()}
+            return self._after(event, values)
         if name == "apoptosis":
-            return _at(event, _of_apoptosis(event), text=_shrunk(event))
+            return self._after(event, _of_apoptosis(event), text=_shrunk(event))
         if name in ("recovered", "joined"):
             ranks = {"progress/ranks": float(event["world_size_after"])}
-            return _at(event, ranks, text=_changed(event))
+            return _within(event, ranks, text=_changed(event))
         if name == "resumed":
-            text = f"continued from the checkpoint of step {event['step']}"
-            return _at(event, {}, text=text)._replace(begins=True)
+            step = event["step"]
+            self._within = step if event.get("samples") else None
+            text = f"continued from the checkpoint of step {step}"
+            return Scalars(event["time_s"], step, {}, text, forgets_from=step + 1)
         if name == "fault":
-            return _at(event, {}, text=f"fault {event['fault']}")
+            return _within(event, {}, text=f"fault {event['fault']}")
         if name == "spare-lost":
-            return _at(event, {}, text=f"lost spare {_listed(event['lost'])}")
+            return _within(event, {}, text=f"lost spare {_listed(event['lost'])}")
         if name == "nonfinite":
-            return _at(event, {}, text=f"not finite on rank {_listed(event['ranks'])}")
+            return _within(event, {}, text=f"not finite on rank {_listed(event['ranks'])}")
         return None
+
+    def _after(self, event: Event, values: dict[str, float], *, text: str = "") -> Scalars:
+        """Points of an *event* after the steps that it counts.
+
+        The end of an epoch is made again if the checkpoint was written between its last step and
+        its end; then its lost points lie at the very step of the resumption.
+        """
+        resumed, self._within = self._within, None
+        found = Scalars(event["time_s"], event["step"], values, text)
+        again = resumed == event["step"]
+        return found._replace(forgets_from=event["step"]) if again else found
 
     def _throughput(self, event: Event) -> dict[str, float]:
         before, self._before = self._before, event
@@ -86,8 +103,9 @@ class ScalarReading:
         return {"progress/samples_per_s": (event["samples"] - before["samples"]) / seconds}
 
 
-def _at(event: Event, values: dict[str, float], *, text: str = "") -> Scalars:
-    return Scalars(event["time_s"], event["step"], values, text)
+def _within(event: Event, values: dict[str, float], *, text: str = "") -> Scalars:
+    """Points of an *event* within its step, which is numbered from 0."""
+    return Scalars(event["time_s"], event["step"] + 1, values, text)
 
 
 def _metrics(event: Event) -> dict[str, float]:

@@ -63,8 +63,8 @@ class ScalarLog:
         if self._file is None:
             self._file = EventFile(directory / new_curve_file())
         for new in self._unwritten:
-            if new.begins:
-                self._file.begin_at(new.time_s, new.step)
+            if new.forgets_from is not None:
+                self._file.forget_from(new.time_s, new.forgets_from)
             self._file.add(new.time_s, new.step, new.values, new.text)
         self._file.flush()
         self._unwritten = []

@@ -35,7 +35,7 @@ def texts(read: EventAccumulator) -> list[str]:
 
 
 def wanted(events: list[dict[str, Any]], name: str, field: str) -> Points:
-    found = [(e["time_s"], e["step"], e[field]) for e in events if e["event"] == name]
+    found = [(e["time_s"], e["step"] + 1, e[field]) for e in events if e["event"] == name]
     return [(time_s, step, pytest.approx(value, rel=1e-6)) for time_s, step, value in found]
 
 

@@ -23,9 +23,9 @@ def test_progress_gives_times_loss_ranks_and_from_the_second_on_throughput() -> 
     reading = ScalarReading()
     known = {"progress/step_s": 0.25, "progress/exchange_s": 0.125, "progress/ranks": 3.0}
     first = reading.read(progress(10.0, 10, 640))
-    assert first == Scalars(10.0, 10, {**known, "progress/loss": 0.5})
+    assert first == Scalars(10.0, 11, {**known, "progress/loss": 0.5})
     second = reading.read(progress(12.0, 20, 1280, loss=None))
-    assert second == Scalars(12.0, 20, {**known, "progress/samples_per_s": 320.0})
+    assert second == Scalars(12.0, 21, {**known, "progress/samples_per_s": 320.0})
 
 
 def test_epochs_have_the_metrics_and_nothing_else() -> None:
@@ -79,7 +79,8 @@ def test_faults_and_recoveries_are_told_in_words() -> None:
 
 def test_what_a_restart_makes_again_replaces_what_was_lost() -> None:
     found = ScalarReading().read(event(1.0, "resumed", 16))
-    assert found == Scalars(1.0, 16, {}, "continued from the checkpoint of step 16", begins=True)
+    text = "continued from the checkpoint of step 16"
+    assert found == Scalars(1.0, 16, {}, text, forgets_from=17)
 
 
 def test_other_events_are_no_points() -> None:
