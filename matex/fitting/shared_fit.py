@@ -219,6 +219,7 @@ def _note(
         samples=source.samples,
         order=source.order,
         batch_size=batch_size,
+        parameters=keras_hooks.parameters(fit.model),
         epochs=fit.arguments["epochs"],
         strategy=fit.plan.strategy.name,
         but_for=but_for,

@@ -18,6 +18,7 @@ from matex.records.fault_records import FIELDS, fault_records, restarts_in
 from matex.records.losses import ranks_left, ranks_lost
 from matex.records.starts import starts_of, stop_signals
 from matex.records.step_report import StepReport
+from matex.records.told_counts import told_counts
 
 __all__ = [
     "COUNTS",
@@ -259,11 +260,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
     ]
     status = "stopped" if any(event["time_s"] >= requested_s for event in files) else "failed"
     summary = summarize(
-        Totals(
-            world_size_start=ranks,
-            steps=max(0, step),
-            epochs=len({event["step"] for event in events if event["event"] == "epoch"}),
-        ),
+        Totals(world_size_start=ranks, steps=max(0, step), **told_counts(events)),
         events,
         status=status,
         reason=reason,

@@ -207,6 +207,26 @@ def test_a_run_that_could_not_say_so_itself_failed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [SUMMARY]
 
 
+def test_it_has_what_the_events_tell(tmp_path: Path) -> None:
+    fit = {"event": "fit", "fit": 0, "strategy": "easgd", "parameters": 50}
+    events = [
+        fit,
+        {"event": "epoch", "step": 2, "loss": 0.5, "metric_step": 7},
+        {"event": "progress", "samples": 80},
+        {"event": "apoptosis", "parameters": 40},
+        {**fit, "parameters": 40},  # after a restart
+        {"event": "progress", "samples": 96},
+        {**fit, "fit": 1, "parameters": 30},
+        {"event": "fit", "fit": 2, "whole": "reason", "but_for": []},
+    ]
+    told = [{"time_s": float(n), "rank": 0, **event} for n, event in enumerate(events)]
+    unwritten(tmp_path, told, ranks=4, step=4, reason="all ranks died")
+    one = json.loads((tmp_path / SUMMARY).read_text())
+    assert (one["samples_expected"], one["samples_used"], one["samples_lost"]) == (96, 96, 0)
+    assert (one["metrics"], one["strategy"]) == ({"loss": 0.5, "step": 7}, "easgd")
+    assert (one["parameters_start"], one["parameters_end"]) == (50, 30)
+
+
 def test_the_faults_of_a_summary_as_csv() -> None:
     (record,) = summary(Totals(world_size_start=4))["faults"]
     header, line = faults_csv([record]).splitlines()

@@ -1,0 +1,47 @@
+"""Counts of a job whose ranks could not write its summary, as its events tell them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matex.records.events import Event
+from matex.records.scalars import NOT_METRICS
+
+__all__ = ["told_counts"]
+
+
+def told_counts(events: Sequence[Event]) -> dict[str, Any]:
+    """Counts of the whole job, by the names that ``summary.json`` gives them.
+
+    Samples are those of the newest ``progress``, which comes after some steps only, and no more are
+    expected: that the others were not trained is no loss of theirs. Counts that no event tells are
+    missing.
+
+    Args:
+        events: events of the whole job, in order of time.
+    """
+    epochs = [event for event in events if event["event"] == "epoch"]
+    counts: dict[str, Any] = {"epochs": len({event["step"] for event in epochs})}
+    if epochs:
+        counts["metrics"] = _metrics(epochs[-1])
+    used = [event["samples"] for event in events if event["event"] == "progress"]
+    fits = [event for event in events if event["event"] == "fit" and "whole" not in event]
+    if used:
+        counts |= {"samples_used": used[-1], "samples_expected": used[-1]}
+    if fits:
+        counts["strategy"] = fits[-1]["strategy"]
+    sizes = [
+        e["parameters"] for e in events if e["event"] in ("fit", "apoptosis") and "parameters" in e
+    ]
+    if sizes:
+        counts |= {"parameters_start": sizes[0], "parameters_end": sizes[-1]}
+    return counts
+
+
+def _metrics(event: Event) -> dict[str, float]:
+    return {
+        name.removeprefix("metric_") if name.removeprefix("metric_") in NOT_METRICS else name: value
+        for name, value in event.items()
+        if name not in NOT_METRICS and isinstance(value, int | float)
+    }
