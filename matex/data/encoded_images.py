@@ -98,5 +98,8 @@ def check_size(size: tuple[int, int] | None) -> None:
     Raises:
         InputError: *size* is no (height, width).
     """
-    if size is not None and (len(size) != 2 or min(size) < 1):
-        raise InputError(f"size must be (height, width), both at least 1. Received: {size}")
+    if size is None:
+        return
+    is_pair = isinstance(size, tuple | list) and len(size) == 2
+    if not is_pair or not all(isinstance(side, int | np.integer) and side > 0 for side in size):
+        raise InputError(f"size must be (height, width), both at least 1. Received: {size!r}")

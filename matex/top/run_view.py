@@ -57,13 +57,15 @@ class RunView:
     ``ranks`` are those of the running start. ``status`` is one word. ``step`` and ``samples`` count
     finished work. ``loss`` and ``metrics`` are values in order of time, with the loss within
     epochs, too. ``checkpoint`` is the event of the newest checkpoint, ``ends_s`` the time at which
-    ``--wall-time`` is over, ``newest_s`` that of the last event.
+    ``--wall-time`` is over, ``began_s`` that of the first event of the running start and
+    ``newest_s`` of the last, ``earlier_s`` the seconds of the starts before it.
     """
 
     ranks: dict[int, RankView] = field(default_factory=dict)
     status: str = "starting"
     began_s: float | None = None
     newest_s: float | None = None
+    earlier_s: float = 0.0
     ends_s: float | None = None
     world_size: int = 0
     wanted_size: int = 0
@@ -97,10 +99,19 @@ class RunView:
             began_s, before = self._first_note
         return (after - before) / (now_s - began_s) if now_s > began_s else None
 
+    def seconds_until(self, time_s: float | None) -> float:
+        """Seconds of all starts until *time_s*, without those between two of them."""
+        if time_s is None or self.began_s is None:
+            return self.earlier_s
+        return self.earlier_s + time_s - self.began_s
+
     def hear(self, event: Event) -> None:
         """Take *event* into the view."""
         name, time_s, rank = event["event"], event["time_s"], event["rank"]
-        self.began_s = time_s if self.began_s is None else self.began_s
+        if name in AGAIN or (name == "start" and self.is_over):
+            self.earlier_s, self.began_s = self.seconds_until(self.newest_s), None
+        if name not in AGAIN:
+            self.began_s = time_s if self.began_s is None else self.began_s
         self.newest_s = max(time_s, self.newest_s or time_s)
         if name in _HEARD:
             _HEARD[name](self, event)

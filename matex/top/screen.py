@@ -90,9 +90,9 @@ def _facts(view: RunView, around: Surroundings) -> list[tuple[str, str]]:
     summary = around.summary if view.is_over else {}
     size = f"{view.world_size} of {view.wanted_size} rank{'s' * (view.wanted_size != 1)}"
     run = view.status + (f" with {size}" if view.ranks else "")
-    if view.began_s is not None and view.newest_s is not None:
-        until_s = view.newest_s if view.is_over else around.now_s
-        run += f", {'took' if view.is_over else 'for'} {duration(until_s - view.began_s)}"
+    if view.newest_s is not None:
+        seconds = view.seconds_until(view.newest_s if view.is_over else around.now_s)
+        run += f", {'took' if view.is_over else 'for'} {duration(seconds)}"
     if view.starts > 1:
         run += f", start {view.starts}"
     facts = [("run", run), ("report", around.name)]

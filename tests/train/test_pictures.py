@@ -60,6 +60,8 @@ def test_images_are_cut_and_scaled_not_distorted(tmp_path: Path) -> None:
     assert (data.open(tmp_path, size=(10, 10)).x[0] == 200).all()
     with pytest.raises(InputError, match=r"both at least 1. Received: \(0, 3\)"):
         data.open(tmp_path, size=(0, 3))
+    with pytest.raises(InputError, match=r"both at least 1. Received: 7"):
+        data.open(tmp_path, size=7)  # type: ignore[arg-type]
 
 
 BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {

@@ -122,6 +122,14 @@ def test_ranks_that_no_launcher_announces_are_started_again() -> None:
     assert (view.starts, view.is_over) == (2, False)
 
 
+def test_the_time_between_two_starts_does_not_count() -> None:
+    view = view_of([*starts(2), progress(4.0, 9, samples=90), event(4.5, -1, "continued")])
+    assert view.seconds_until(BEGAN_S + 100.0) == 4.0
+    for more in (*starts(2, at_s=1000.0), progress(1003.0, 19, samples=190)):
+        view.hear(more)
+    assert view.seconds_until(view.newest_s) == 7.0
+
+
 def test_samples_a_second_are_those_of_the_latest_seconds() -> None:
     view = view_of([*starts(1), progress(0.0, 0, samples=0)])
     assert view.samples_per_s is None
