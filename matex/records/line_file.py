@@ -45,7 +45,7 @@ class LineFile:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = _opened(self._path)
         removed, self._file, self._torn = self._file, new, False
-        with os.fdopen(removed) as file:
+        with os.fdopen(removed, errors="replace") as file:
             file.seek(0)
             return _whole_lines(file)
 
@@ -71,9 +71,10 @@ def _opened(path: Path) -> int:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects in all whole lines of *path*.
 
-    An unfinished last line, and parts of lines for which a disk had no room, are left out.
+    An unfinished last line, parts of lines for which a disk had no room, and damaged ones are left
+    out.
     """
-    with path.open() as file:
+    with path.open(errors="replace") as file:
         return _whole_lines(file)
 
 

@@ -267,6 +267,8 @@ def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"time_s": 2.0, "rank": 0}\n{"time_s": 1.0, "rank": 1}\n{"time_s": 3.0, "ra')
     assert [event["rank"] for event in read_events(path)] == [1, 0]
+    path.write_bytes(b"{\xff\n" + path.read_bytes())
+    assert [event["rank"] for event in read_events(path)] == [1, 0]
     path.write_text("")
     assert read_events(path) == []
 
