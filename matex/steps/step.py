@@ -100,6 +100,11 @@ class Step:
     # What it is made of.
 
     @property
+    def name(self) -> str:
+        """Name of the step in the script."""
+        return getattr(self._model, "step_name", "train_step")
+
+    @property
     def sums_gradients(self) -> bool:
         """Whether the exchange contains the gradients."""
         return self._parts.sums_gradients

@@ -54,7 +54,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, ranks: int) -> str:
         return ""
     try:
         # An eager step runs the script's own code, whose output is not for the user here.
-        broken = "train_step fails on a part of a batch"
+        broken = f"{step.name} fails on a part of a batch"
         with (
             keras_hooks.generators_kept(host=step.may_draw),
             unheard(),
@@ -78,7 +78,7 @@ def find_inseparable_now(step: Step, rows: Any) -> str:
         contextlib.suppress(NotShareable),  # the step itself will fail
         unheard(),
         keras_hooks.generators_kept(host=False),
-        attempted("train_step fails"),
+        attempted(f"{step.name} fails"),
         lowered_loss_scales(step.optimizers) as lower,
     ):
         return _StepTrial(step, TrialRows(rows), lower, alone=False).find_again()
@@ -107,7 +107,7 @@ class _StepTrial:
         if not hasattr(self._contribution, "captured_inputs"):  # it runs eagerly
             return self._find(lambda: False)
         if not self._alone and takes_branch_by_rows(self._contribution):
-            return "train_step takes a branch by the values of rows"
+            return f"{self._step.name} takes a branch by the values of rows"
         foreign = ForeignVariables(self._contribution, self._known)
         try:
             return self._find(foreign.put_back)
@@ -126,14 +126,17 @@ class _StepTrial:
     def _find(self, put_back: Callable[[], bool]) -> str:
         whole = self._made(self._whole)
         if put_back() and not self._alone:
-            return "train_step changes a variable that neither the model nor its optimizer knows"
+            return (
+                f"{self._step.name} changes a variable that neither the model nor its optimizer "
+                "knows"
+            )
         found = self._differing_again(whole) or self._differing(whole) or self._forgetting(whole)
         assert self._step.layout is not None
         self._step.checks.note(values_of(self._step.layout, whole, [whole]))
         if found or self._alone:
             return found
         if self._step.inseparable:
-            return f"train_step does not add up over rows: {self._step.inseparable}"
+            return f"{self._step.name} does not add up over rows: {self._step.inseparable}"
         found = self._differing_if_nonzero() or self._differing_in_other_rows()
         return found or self._differing_in_more_rows()
 
@@ -154,8 +157,8 @@ class _StepTrial:
         for value in values_of(step.layout, whole, [self._made(self._whole)]):
             if value.differs(step.tolerance):
                 return (
-                    f"train_step draws random numbers without a SeedGenerator: the {value.name} is "
-                    f"{value.figures} in two computations from the same rows"
+                    f"{step.name} draws random numbers without a SeedGenerator: the {value.name} "
+                    f"is {value.figures} in two computations from the same rows"
                 )
         return ""
 
@@ -177,7 +180,7 @@ class _StepTrial:
         for value in step.checks.with_floors(values, known_only=not first):
             if value.differs(step.tolerance) and (value.counts or not self._alone):
                 return (
-                    f"train_step does not add up over rows: the {value.name} is {value.figures} "
+                    f"{step.name} does not add up over rows: the {value.name} is {value.figures} "
                     f"{rows}"
                 )
         return ""
@@ -200,7 +203,7 @@ class _StepTrial:
         found = ""
         with (
             contextlib.suppress(NotShareable),  # such values prove nothing
-            attempted("train_step fails"),
+            attempted(f"{step.name} fails"),
             nonzero_state(graph, optimizers=step.optimizers, metrics=step.counted),
         ):
             found = self._differing(self._made(self._whole))
@@ -211,7 +214,7 @@ class _StepTrial:
         for where, made in OTHER_ROWS.items():
             if (rows := made(self._rows.rows)) is None:
                 continue
-            with contextlib.suppress(NotShareable), attempted("train_step fails"):
+            with contextlib.suppress(NotShareable), attempted(f"{self._step.name} fails"):
                 if found := self._differing_in(TrialRows(rows)):
                     return found + where
         return ""
