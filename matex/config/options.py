@@ -218,15 +218,15 @@ class RankOptions:
     ranks_per_node: int = option(
         0, "K", "K ranks in a row make a node", PARTING, least=0, strategies=("daso", *_CENTRE),
         condition="with --strategy daso, or --two-level", default_text="those of a host")
-    sync_every: int = option(
-        0, "K", "steps between a rank's meetings with the centre", PARTING, least=0,
+    sync_every: int | None = option(
+        None, "K", "steps between a rank's meetings with the centre", PARTING, least=1,
         default_text="4", strategies=_CENTRE)
     two_level: bool = option(
         False, "", "the ranks of a node meet a centre of their own, and the nodes' centres meet "
         "one above them", PARTING, strategies=_CENTRE)
-    outer_every: int = option(
-        0, "K", "meetings of a node's ranks between two of its centre with the one above", PARTING,
-        least=0, condition="with --two-level", default_text="4", strategies=_CENTRE)
+    outer_every: int | None = option(
+        None, "K", "meetings of a node's ranks between two of its centre with the one above",
+        PARTING, least=2, condition="with --two-level", default_text="4", strategies=_CENTRE)
     asynchronous: bool = option(
         False, "", "ranks meet the centre in turn, and do not wait", PARTING,
         strategies=("easgd",))

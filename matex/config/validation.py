@@ -139,12 +139,6 @@ def _check_centres(config: RankOptions) -> None:
                 f"too. Received: {{{name}:=}} without it",
                 config,
             )
-    if config.outer_every == 1:
-        raise Contradiction(
-            "{outer_every} must be at least 2, so that nodes meet more seldom than their ranks. "
-            "Received: {outer_every:=}; or leave {two_level} out",
-            config,
-        )
     if config.momentum and config.centre_optimizer:
         raise Contradiction(
             "the centre moves by one optimizer: give it the momentum as its own argument, such as "
