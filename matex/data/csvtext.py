@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from matex.data.csv_header import names_in, unquoted
 from matex.errors import DataError
 
 __all__ = ["Dialect", "Lines", "lines", "numbers", "sniff"]
@@ -90,7 +91,7 @@ def sniff(path: Path, header: bool | None, dtype: str = "float32") -> Dialect:
             f"{path} must have lines that end with LF, or CR LF. Received: CR alone; "
             "convert it: tr '\\r' '\\n' < OLD > NEW"
         )
-    delimiter = max(_DELIMITERS.decode(), key=text.count)
+    delimiter = max(_DELIMITERS.decode(), key=unquoted(text).count)
     names = [name.strip().strip("\"'") for name in text.split(delimiter)]
     if len(names) < 2:
         raise DataError(
@@ -100,6 +101,8 @@ def sniff(path: Path, header: bool | None, dtype: str = "float32") -> Dialect:
     _must_be_written_plainly(path, text, names)
     if header is None:
         header = not all(_is_number(name) or name.lower() in _MISSING for name in names)
+    if header and len(quoted := names_in(text, delimiter)) > 1:
+        names = quoted
     return Dialect(
         delimiter=delimiter,
         width=len(names),

@@ -73,6 +73,25 @@ def test_values_are_exact_in_any_order(
         assert np.array_equal(opened.x.rows(np.array([0, 0])), array[[0, 0], 1:])
 
 
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ('"y","a,b"', ["y", "a,b"]),
+        ('y , "a,b"', ["y", "a,b"]),
+        ('"say ""y""","a;b;c"', ['say "y"', "a;b;c"]),
+        ('"y,a"', ["y", "a"]),  # the line, not a name
+        ('"y,a', ["y", "a"]),  # a quote that does not end
+        ('y,a"', ["y", "a"]),
+    ],
+)
+def test_a_header_may_have_commas_in_quotes(
+    tmp_path: Path, header: str, columns: list[str]
+) -> None:
+    found = data.open(written(tmp_path / "data.csv", f"{header}\n1,2\n"))
+    assert [*found.facts["label"], *found.facts["columns"]] == columns
+    assert (found.y[0], found.x[0].tolist()) == (1, [2])
+
+
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz"])
 def test_forward_reading_gives_the_same(name: str, tmp_path: Path, small_blocks: None) -> None:
     values = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
