@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from matex.records.events import Event
+from matex.records.starts import starts_of
 from matex.records.step_report import StepReport
 
-__all__ = ["ProgressThrottle", "own_timings"]
+__all__ = ["ProgressThrottle", "newest_told", "own_timings"]
 
 _LEAST_S = 0.1
 _PART = 1e-3
@@ -75,3 +77,14 @@ class ProgressThrottle:
 def own_timings(ranks: int, clock: Callable[[], float] = time.monotonic) -> ProgressThrottle:
     """Throttle of each rank's own timings: one per second, fewer for many *ranks*."""
     return ProgressThrottle(clock, least_s=max(_OWN_S, _LEAST_S * ranks))
+
+
+def newest_told(events: Iterable[Event]) -> int | None:
+    """Newest step that leaders told since the ranks started last; None if they told none. Pure."""
+    told = None
+    for event in starts_of(events)[-1].events:
+        if event["event"] == "resumed":  # also where no launcher tells of a start
+            told = None
+        elif event["event"] == "progress":
+            told = event["step"]
+    return told

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import ft
 from matex.records.events import EventLog
 from matex.records.memory import resident_bytes
-from matex.records.progress import ProgressThrottle, own_timings
+from matex.records.progress import ProgressThrottle, newest_told, own_timings
 from matex.records.step_report import StepReport
 from matex.run.ledger import RunLedger
 from matex.run.recovery_log import RecoveryLog
@@ -40,6 +40,7 @@ class ProgressNotes:
         self._size_of = size_of
         self._progress = ProgressThrottle()
         self._timings = own_timings(size_of(communicator.world))
+        self._leads = communicator.world.is_leader
 
     def step_done(self, report: StepReport) -> None:
         """Write notes that are due, after a step was counted and before the next."""
@@ -61,7 +62,11 @@ class ProgressNotes:
         """Note the progress of training up to *step*, on the leader."""
         progress = self._progress.take()
         world = self._communicator.world
+        led, self._leads = self._leads, world.is_leader
         if world.is_leader:
+            if not led:  # its predecessor did not tell of the same steps as it would have
+                told = newest_told(self._events.all())
+                progress["steps"] = progress["steps"] if told is None else step - told
             self._events.write(
                 "progress",
                 step=step,

@@ -132,6 +132,7 @@ def test_tensorboard_reads_what_the_events_and_the_summary_say(with_spare: Outco
     events = with_spare.events
     for field in ("loss", "step_s", "exchange_s"):
         assert points(read, f"progress/{field}") == wanted(events, "progress", field), field
+    assert sum(e["steps"] for e in events if e["event"] == "progress") == STEPS
     ends = {e["step"]: e for e in events if e["event"] == "epoch" and e["rank"] == 1}
     for metric, value in with_spare.summary["metrics"].items():
         found = points(read, f"epoch/{metric}")

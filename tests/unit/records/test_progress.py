@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matex.records.progress import ProgressThrottle, own_timings
+from matex.records.progress import ProgressThrottle, newest_told, own_timings
 from matex.records.step_report import StepReport
 
 
@@ -51,3 +51,12 @@ def test_timings_of_all_ranks_together_come_ten_times_a_second_at_most(
     assert not timings.is_due()
     now[0] = apart_s
     assert timings.is_due()
+
+
+def test_a_new_leader_goes_on_from_the_newest_step_told_in_this_start() -> None:
+    told = [{"event": "progress", "step": 3}, {"event": "epoch", "step": 9}]
+    assert newest_told([]) is None
+    assert newest_told(told) == 3
+    for again in ("restart", "resumed"):
+        assert newest_told([*told, {"event": again, "step": 2}]) is None
+        assert newest_told([*told, {"event": again, "step": 2}, *told]) == 3
