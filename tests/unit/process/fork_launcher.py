@@ -39,15 +39,19 @@ def first_forked(*arguments: str) -> dict[str, Any]:
 
 
 def servers() -> list[int]:
-    """The fork servers that were started for this process, by their process ids."""
+    """The fork servers that were started for this process, by their process ids.
+
+    A process that one of them starts has its command line until it executes its own.
+    """
     mine = f"\0{os.getpid()}\0".encode()
-    found = []
+    parents = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes()
             if b"matex.process.fork_server" in words and mine in words:
-                found.append(int(process.name))
-    return found
+                status = (process / "stat").read_text().rpartition(") ")[2]
+                parents[int(process.name)] = int(status.split()[1])
+    return [number for number, parent in parents.items() if parent not in parents]
 
 
 def has_ended(process: int) -> bool:
