@@ -80,20 +80,20 @@ class ScriptTrainer:
     ) -> None:
         self._run = run
         self._source = _GivenRows(first, free, number)
-        signature, self._room = self._source.signature, Room(first.form.rows)
+        signature, room = self._source.signature, Room(first.form.rows)
         if free:
-            self._room = Room(first.form.rows, (1,) * len(signature)).grown(first.room)
+            room = Room(first.form.rows, (1,) * len(signature)).grown(first.room)
         with keras_hooks.generators_kept(), attempted("it cannot be traced"):
             self.model = keras_hooks.script_model(name, code, signature, first.form.as_data)
         self._options: dict[str, Any] = {
             "as_data": first.form.as_data,
             "rows": first.form.rows,
-            "room": self._room,
+            "room": room,
         }
         self._is_free = bool(free)
         self._has_stepped = False
         step: AnyStep | None = None
-        if not run.virtual_workers:  # which want the loss of a compiled model
+        if not run.virtual_workers:  # for which loops are computed whole
             step = one_update(self.model, signature, **self._options)
         step = step or self._several_updates()
         model_state.broadcast(run.communicator, self.model)
