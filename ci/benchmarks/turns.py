@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from ci import jobs
@@ -71,12 +72,14 @@ def take_turns(
     rounds: int,
     folder: Path,
     on_one_core: Sequence[str] = (),
+    beside: Callable[[int], AbstractContextManager[object]] = nullcontext,
 ) -> dict[str, list[float]]:
     """Start all commands and let them take turns; the figures of each, a round each.
 
     Args:
         commands: words and environment of each command, by name.
         on_one_core: names of those that are kept on one core; none by default.
+        beside: what goes on during the turns of a round, by its number; nothing by default.
     """
     figures: dict[str, list[float]] = {who: [] for who in commands}
     running = {
@@ -87,10 +90,11 @@ def take_turns(
         os.sched_setaffinity(running[who].pid, sorted(os.sched_getaffinity(0))[:1])
     try:
         for number in range(rounds):
-            for who, measured in figures.items():
-                (folder / f"{who}-{number}.go").touch()
-                await_file(folder / f"{who}-{number}.done")
-                measured.append(float((folder / f"{who}-{number}.done").read_text()))
+            with beside(number):
+                for who, measured in figures.items():
+                    (folder / f"{who}-{number}.go").touch()
+                    await_file(folder / f"{who}-{number}.done")
+                    measured.append(float((folder / f"{who}-{number}.done").read_text()))
     finally:
         (folder / _OVER).touch()
         for process in running.values():

@@ -68,7 +68,7 @@ def fit(model, args: argparse.Namespace, data, *, metric: str, stream=None) -> N
             validation_data=(data.x_test, data.y_test),
         )
         callbacks.append(apoptosis)
-    started = time.perf_counter()
+    started, computed = time.perf_counter(), time.process_time()
     if stream is not None:
         given = {"x": stream[0], "validation_data": stream[1], "shuffle": False}  # it is shuffled
     else:
@@ -87,6 +87,7 @@ def fit(model, args: argparse.Namespace, data, *, metric: str, stream=None) -> N
         "parameters_before": parameters,
         "parameters": model.count_params(),
         "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - computed,
         "epoch_s": epochs,
         "val_loss": history.history["val_loss"],
         "metric": metric,

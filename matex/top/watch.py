@@ -25,7 +25,10 @@ from matex.top.sparkline import BLOCKS, PLAIN
 
 __all__ = ["Watch", "show", "show_once"]
 
-_EVERY_S = 0.5
+# A screen after another takes at most this part of a core, which the ranks may need: every three
+# seconds for some ranks, less often for hundreds of them.
+_SHARE = 0.0015
+_LEAST_S, _MOST_S = 0.5, 10.0
 # Clocks of hosts and of file servers differ by no more.
 _CLOCKS_S = 5.0
 
@@ -146,8 +149,14 @@ def show(directory: Path) -> None:
     console = _console()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
+            before_s = time.process_time()
             live.update(_seen(watch, console), refresh=True)
-            time.sleep(_EVERY_S)
+            time.sleep(pause_after(time.process_time() - before_s))
+
+
+def pause_after(screen_s: float) -> float:
+    """Seconds to wait after a screen that took *screen_s* of a core. Pure."""
+    return min(max(_LEAST_S, screen_s / _SHARE), _MOST_S)
 
 
 def _seen(watch: Watch, console: Console) -> RenderableType:

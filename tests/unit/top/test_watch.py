@@ -17,7 +17,7 @@ from matex.cli import main
 from matex.errors import InputError
 from matex.records.events import keep_room
 from matex.top.find import newest_report
-from matex.top.watch import Watch
+from matex.top.watch import Watch, pause_after
 from tests.unit.top.events import event, fit, lines, progress, starts
 
 
@@ -49,6 +49,12 @@ def test_colours_that_are_asked_for_do_not_come_into_a_pipe(
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert main(["top", str(report)]) == 0  # without --once, as there is no terminal
     assert "\x1b" not in capfd.readouterr().out
+
+
+def test_screens_that_take_longer_come_less_often() -> None:
+    assert pause_after(0.0003) == 0.5
+    assert pause_after(0.006) == pytest.approx(4.0)
+    assert pause_after(3.0) == 10.0
 
 
 def test_any_encoding_will_do(report: Path) -> None:
