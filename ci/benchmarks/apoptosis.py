@@ -28,7 +28,10 @@ SCRIPTS = {
     "images": "07_apoptosis_images.py",
     "lstm": "08_apoptosis_lstm.py",
 }
-COLUMNS = ("case", "parameters", "fewer", "last", "best", "loss", "epoch_s", "total_s", "faster", "cpu_s")
+COLUMNS = (
+    *("case", "parameters", "fewer", "last", "best", "loss"),
+    *("epoch_s", "total_s", "faster", "cpu_s"),
+)
 
 
 def train(script: str, options: list[str], *, ranks: int) -> dict[str, Any]:

@@ -3,10 +3,10 @@
     python -m ci.benchmarks.top [--ranks 2] [--rounds 12] [--epochs 60]
 
 One ``matex run`` on ranks with a core each makes the same fit in every round; during every second
-round ``matex top``, in a terminal of its own, shows it on the same cores. ``ratio`` is the median over
-pairs of rounds of the time of a step with it to that without, ``half_of_pairs`` the interval that
-the middle half of the pairs lies in, and ``core`` the part of one core that ``matex top`` took from
-its first screen on.
+round ``matex top``, in a terminal of its own, shows it on the same cores. ``ratio`` is the median
+over pairs of rounds of the time of a step with it to that without, ``half_of_pairs`` the interval
+that the middle half of the pairs lies in, and ``core`` the part of one core that ``matex top`` took
+from its first screen on.
 """
 
 from __future__ import annotations
