@@ -43,7 +43,7 @@ def taught(model: Any) -> tuple[Any, list[Any]]:
     import keras
     from keras import ops
 
-    class Pupil(keras.Model):
+    class Pupil(keras.Model):  # type: ignore[misc]
         teacher: Any = None
 
         def compute_loss(
@@ -59,7 +59,7 @@ def taught(model: Any) -> tuple[Any, list[Any]]:
     def softened(probabilities: Any) -> Any:
         return ops.softmax(ops.log(probabilities + 1e-7) / TEMPERATURE)
 
-    class Before(keras.callbacks.Callback):
+    class Before(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             if epoch >= 1:
                 kept.clear()
@@ -67,7 +67,7 @@ def taught(model: Any) -> tuple[Any, list[Any]]:
                 copy.set_weights(self.model.get_weights())
                 kept.append(copy)
 
-    class After(keras.callbacks.Callback):
+    class After(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             if kept and kept[0].count_params() > self.model.count_params():
                 # Not tracked: the teacher is no part of the model.
