@@ -67,13 +67,14 @@ class Fit:
         self._number = number
         self._arguments = arguments
         self._replicated = replicated
-        saved = run.saved
+        saved = run.saved if is_of_fit(run.saved, number) else None
+        self.resumed_epoch = None if saved is None else int(saved.cursor["epoch"])
         self._checkpoint = FitCheckpoint(
             run,
             model,
             number=number,
             callbacks=arguments["callbacks"],
-            saved=saved if is_of_fit(saved, number) else None,
+            saved=saved,
         )
         self._whole = WholeBatches(run, model, replicated, number=number)
         self._parts = FitParts(
@@ -150,10 +151,9 @@ class Fit:
         A checkpoint of the run itself is newer and is used instead.
         """
         model, iterator = self._model, self._iterator
-        saved = self._checkpoint.saved
-        if saved is not None:
+        if self.resumed_epoch is not None:
             self._checkpoint.restore()
-            keras_hooks.start_at(model, saved.cursor["epoch"])
+            keras_hooks.start_at(model, self.resumed_epoch)
             return
         keras_hooks.build_optimizer(model)  # reading a file has built the leader's
         model_state.broadcast(self._run.communicator, model)

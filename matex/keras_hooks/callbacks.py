@@ -19,6 +19,7 @@ __all__ = [
     "callback_state",
     "history_of",
     "history_passed_over",
+    "is_csv_logger",
     "is_of_keras",
     "listed",
     "looks_for_nan",
@@ -119,6 +120,11 @@ def _sees(callback: Any, *stems: str) -> bool:
         getattr(callback, f"{stem}_{edge}", None) for stem in stems for edge in ("begin", "end")
     ]
     return not all(getattr(method, "_is_default", False) for method in methods)
+
+
+def is_csv_logger(callback: Any) -> bool:
+    """Whether *callback* writes the logs of epochs as rows of a CSV file."""
+    return isinstance(callback, keras.callbacks.CSVLogger)
 
 
 def saves_best(callback: Any) -> bool:

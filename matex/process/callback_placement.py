@@ -5,9 +5,8 @@ on all ranks after ``fit``, whichever rank died meanwhile, and they change the s
 ranks. Keras's callbacks that decide by the logs, which are equal on all ranks, run on all ranks,
 too. Keras's callbacks that only write, and any whose class sets ``on_one_rank = True``, run on the
 leader; when it dies the next leader's copy is begun and continues, after the end of the epoch or of
-the fit that the dead one may have left out. Two kinds have a state of their own: ModelCheckpoint
-and OrbaxCheckpoint keep their best value on every rank but save on one; the state that
-BackupAndRestore restores goes to all ranks.
+the fit that the dead one may have left out. ModelCheckpoint and OrbaxCheckpoint keep their best
+value on every rank but save on one; the state that BackupAndRestore restores goes to all ranks.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -24,7 +22,7 @@ import keras
 from matex import keras_hooks
 from matex.files.private import PrivateFiles
 from matex.keras_hooks import early_optimizers
-from matex.process.leader_writes import NotedSaves, drop_row
+from matex.process.leader_writes import NotedSaves, drop_row, keeping_rows
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 from matex.records import console
 
@@ -70,11 +68,12 @@ class OnLeader(keras.callbacks.Callback):
         self._begun: dict[str, tuple[Any, ...]] = {}
         self._ready = False
         self._left_out: Callable[[], None] | None = None  # at the end of an epoch, or of the fit
+        self.resumed_epoch: int | None = None  # if an earlier start of the run began the fit
 
     def names(self) -> dict[str, str]:
         """Strings among the callback's attributes, file names included, by attribute."""
-        named = (str, os.PathLike)
-        return {k: os.fspath(v) for k, v in vars(self._inner).items() if isinstance(v, named)}
+        held = vars(self._inner).items()
+        return {k: os.fspath(v) for k, v in held if isinstance(v, str | os.PathLike)}
 
     def set_params(self, params: Any) -> None:
         super().set_params(params)
@@ -99,8 +98,7 @@ class OnLeader(keras.callbacks.Callback):
             self._begun.pop(name.replace("_end", "_begin"), None)
 
     def _end_anew(self, epoch: int, logs: Any) -> None:
-        if isinstance(self._inner, keras.callbacks.CSVLogger):
-            drop_row(Path(self._inner.filename), f"{epoch}{self._inner.sep}")
+        drop_row(self._inner, epoch)
         self._call("on_epoch_end", epoch, logs)
 
     def _call(self, name: str, *args: Any) -> None:
@@ -108,11 +106,13 @@ class OnLeader(keras.callbacks.Callback):
             self._ready = True
             self._inner.set_model(self.model)
             if name != "on_train_begin":
-                if isinstance(self._inner, keras.callbacks.CSVLogger):
-                    self._inner.append = True  # the last leader's lines stay
-                for begun, given in self._begun.items():
-                    if begun != name:
-                        getattr(self._inner, begun)(*given)
+                with keeping_rows(self._inner):
+                    for begun, given in self._begun.items():
+                        if begun != name:
+                            getattr(self._inner, begun)(*given)
+            elif self.resumed_epoch is not None:
+                with keeping_rows(self._inner, before=self.resumed_epoch):
+                    return self._inner.on_train_begin(*args)
         getattr(self._inner, name)(*args)
 
 

@@ -120,6 +120,8 @@ class KerasAdapter:
         self._earlier.begin(model, number)
         try:
             shared = {**self._shared_out(given, last), "epochs": asked}
+            for callback in last.on_leader:
+                callback.resumed_epoch = fit.resumed_epoch
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
             self._share_written()
             last.write_left_out()
@@ -149,8 +151,7 @@ class KerasAdapter:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("evaluate"):
             given = arguments_of(original, model, *args, **kwargs)
-            given.update(given.pop("kwargs", {}))
-            given = self._shared_out(given)
+            given = self._shared_out(given | given.pop("kwargs", {}))
             check_equal(self.run.communicator, model, "evaluate")
             self._model = model
             with self.run.trace.call("evaluate"):
@@ -184,8 +185,7 @@ class KerasAdapter:
         return self._within(CallKind.PLAIN, call)
 
     def _within(self, kind: CallKind, call: Callable[[], Any]) -> Any:
-        is_watched = kind is not CallKind.PLAIN
-        with self._calls.within(kind), self.run.watchdog.working(is_watched):
+        with self._calls.within(kind), self.run.watchdog.working(kind is not CallKind.PLAIN):
             return call()
 
     def data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -275,8 +275,8 @@ class KerasAdapter:
 
     def _shared_out(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:
         """Arguments for Keras's own method, with each callback placed on its ranks. Local."""
-        asked = given["callbacks"]
-        self._sees_test_batches = any(map(keras_hooks.sees_test_batches, keras_hooks.listed(asked)))
+        asked = keras_hooks.listed(given["callbacks"])
+        self._sees_test_batches = any(map(keras_hooks.sees_test_batches, asked))
         callbacks = share_out(
             asked,
             verbose=given["verbose"],

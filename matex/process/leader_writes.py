@@ -1,11 +1,16 @@
-"""Writes of a leader at the end of an epoch, for the next leader to repeat if it died over them."""
+"""Files that a leader's callbacks write, for the next leader, or the next start, to go on with."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["NotedSaves", "drop_row"]
+from matex.keras_hooks.callbacks import is_csv_logger
+
+__all__ = ["NotedSaves", "drop_row", "keeping_rows"]
 
 
 class NotedSaves:
@@ -36,13 +41,58 @@ class NotedSaves:
         return getattr(self._model, name)
 
 
-def drop_row(path: Path, first: str) -> None:
-    """Delete the last line of the file *path* if it begins with *first* or is not whole. Local.
+def drop_row(callback: Any, epoch: int) -> None:
+    """Delete the last line of a CSVLogger's file if it is that of *epoch*, or not whole. Local."""
+    if is_csv_logger(callback):
+        rows = _Rows(Path(callback.filename), callback.sep)
+        lines = rows.lines()
+        if lines and (rows.epoch(lines[-1]) == epoch or not lines[-1].endswith(b"\n")):
+            rows.path.write_bytes(b"".join(lines[:-1]))
 
-    A file that is not there stays so.
+
+@contextlib.contextmanager
+def keeping_rows(callback: Any, *, before: int | None = None) -> Iterator[None]:
+    """Context in which a CSVLogger that begins goes on with its file. Local.
+
+    Args:
+        callback: the CSVLogger; another callback begins as ever.
+        before: epoch from which on the last fit's rows are deleted; none are by default.
     """
-    if not path.exists():
+    if not is_csv_logger(callback):
+        yield
         return
-    lines = path.read_bytes().splitlines(keepends=True)
-    if lines and (lines[-1].startswith(first.encode()) or not lines[-1].endswith(b"\n")):
-        path.write_bytes(b"".join(lines[:-1]))
+    if before is not None:
+        _drop_from(_Rows(Path(callback.filename), callback.sep), before)
+    given, callback.append = callback.append, True
+    try:
+        yield
+    finally:
+        callback.append = given
+
+
+def _drop_from(rows: _Rows, epoch: int) -> None:
+    lines = rows.lines()
+    kept = len(lines) - (bool(lines) and not lines[-1].endswith(b"\n"))
+    following: float = math.inf
+    while kept and (told := rows.epoch(lines[kept - 1])) is not None:
+        if not epoch <= told < following:  # of this fit, or of an earlier one
+            break
+        kept, following = kept - 1, told
+    if kept < len(lines):
+        rows.path.write_bytes(b"".join(lines[:kept]))
+
+
+class _Rows(NamedTuple):
+    """Rows of the CSV file *path*, which begin with an epoch and *separator*."""
+
+    path: Path
+    separator: str
+
+    def lines(self) -> list[bytes]:
+        """Lines of the file; none if it is not there."""
+        return self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
+
+    def epoch(self, line: bytes) -> int | None:
+        """Epoch of a *line*; None of the header."""
+        first = line.partition(self.separator.encode())[0]
+        return int(first) if first.isdigit() else None

@@ -103,21 +103,24 @@ def test_a_finished_run_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_resumes_in_the_second_of_two_fits(tmp_path: Path) -> None:
-    """The first is passed over; the second goes on with the model as it was."""
-    arguments = ["--fits", "2", "--epochs", "2", "--optimizer", "sgd"]
+    """The first is passed over; the second goes on with the model, and with its log."""
+    log = tmp_path / "log.csv"
+    arguments = ["--fits", "2", "--epochs", "3", "--optimizer", "sgd", "--log", str(log)]
     saved = tmp_path / "saved"
     options = ["--checkpoint", saved, "--checkpoint-every", "5", "--keep", "100"]
     whole = matex_run(tmp_path, "classify.py", *arguments, ranks=1, options=options)
     losses = whole.losses
-    assert len(losses) == 4 and whole.summary["steps"] == 64
+    assert len(losses) == 6 and whole.summary["steps"] == 96
+    rows = log.read_text().splitlines()
     for path in checkpoints.Store(saved).list()[-3:]:  # back to the middle of the last epoch
         path.unlink()
     options = ["--checkpoint", saved]
     rest = matex_run(tmp_path, "classify.py", *arguments, ranks=2, options=options)
     begun = [e["step"] for e in rest.events if e["event"] == "resumed"]
-    assert 48 < begun[0] < 64 and rest.summary["steps"] == 64
+    assert 80 < begun[0] < 96 and rest.summary["steps"] == 96
     assert rest.summary["samples_used"] == whole.summary["samples_used"]
-    assert_whole(rest, world_size_end=2, losses=losses[3:])
+    assert_whole(rest, world_size_end=2, losses=losses[5:])
+    assert log.read_text().splitlines()[:-1] == rows[:-1] and len(rows) == 4
     assert "passed over" in rest.stdout
 
 

@@ -21,6 +21,7 @@ parser.add_argument("--kind", nargs="+", default=["plain"])
 parser.add_argument("--fits", type=int, default=1)
 parser.add_argument("--validate", action="store_true")
 parser.add_argument("--data", nargs="+", default=[None], help="HDF5 files to train from, by row")
+parser.add_argument("--log", help="file in which each fit begins a log of its epochs")
 parser.add_argument("--end-all-at", type=int, help="every rank dies after this batch of epoch 1")
 args = parser.parse_args()
 layers = keras.layers
@@ -66,6 +67,8 @@ def train(kind, path):
     if kind == "two-inputs":
         x = {"a": x[:, :6], "b": x[:, 6:]}
     extra = {"verbose": 2, "callbacks": [] if args.end_all_at is None else [EndAll()]}
+    if args.log is not None:
+        extra["callbacks"].append(keras.callbacks.CSVLogger(args.log))
     if kind == "tf-data":
         import tensorflow as tf
 
