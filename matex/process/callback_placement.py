@@ -275,7 +275,7 @@ def share_out(
 
     def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:
         package = type(callback).__module__.partition(".")[0]
-        if getattr(callback, "on_one_rank", package in _TRACKERS):
+        if getattr(callback, "on_one_rank", package in _TRACKERS) is True:
             return OnLeader(callback, leads=leads, alone=alone)
         if not keras_hooks.is_of_keras(callback):
             return callback
