@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from matex.errors import NotShareable, Unsupported
-from matex.keras_hooks.metrics import is_chosen_by_shapes, pass_over_reset, set_aside, unbuilt_of
+from matex.keras_hooks.metrics import (
+    is_chosen_by_shapes,
+    lazy_metrics_of,
+    pass_over_reset,
+    set_aside,
+    unbuilt_of,
+)
 from matex.keras_hooks.models import (
     has_all_variables,
     has_own_build,
@@ -53,7 +59,8 @@ def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None
         if follow is not None and is_traced:
             with contextlib.suppress(NotShareable):
                 follow()
-        if follow is not None and has_own_train_step(model) and unbuilt_of(model):
+        by_step = has_own_train_step(model) and unbuilt_of(model)
+        if follow is not None and (by_step or lazy_metrics_of(model)):
             _make_as_followed(model, data, follow)
         if not is_complete(model):
             with noted_setting(model.optimizer):

@@ -126,7 +126,8 @@ def _called_inline(
 
     TensorFlow numbers the drawing operations of a graph, for their seeds: these operations get the
     numbers that they would have in their own graph. Functions for XLA have a graph of their own,
-    which *function* does not keep. A step that runs eagerly runs it in the same way.
+    which *function* does not keep. A step that runs eagerly runs the script's in the same way, and
+    TensorFlow's own, such as that of ``tf.vectorized_map``, as ever: they want a graph.
     """
     if function._jit_compile:
         unkept = function._clone(None)
@@ -134,6 +135,8 @@ def _called_inline(
         function._jit_compile = unkept._jit_compile  # which ranks that exchange inside do without
         return result
     if tf.executing_eagerly():
+        if function.python_function.__module__.startswith("tensorflow."):
+            return original(function, *args, **kwargs)
         return code_of(function)(*args, **kwargs)
     numbers, graph = random_seed._graph_to_seed_dict, tf.compat.v1.get_default_graph()
     before = numbers.get(graph, 0)

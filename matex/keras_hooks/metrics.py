@@ -14,6 +14,7 @@ __all__ = [
     "as_returned",
     "flat_logs",
     "is_chosen_by_shapes",
+    "lazy_metrics_of",
     "names_of",
     "pass_over_reset",
     "recorded_results",
@@ -186,26 +187,37 @@ class _MadeError(BaseException):
 
 @contextlib.contextmanager
 def until_metrics_are_made(model: Any) -> Iterator[None]:
-    """Context of a step that runs eagerly, and ends where Keras has made the compiled metrics.
+    """Context of a step that runs eagerly, and ends where the model's metrics have variables.
 
     They have then counted nothing yet.
     """
-    metrics = model._compile_metrics
-    if metrics is None or metrics.built:
-        yield
-        return
-    make = metrics.build
+    compiled = model._compile_metrics
+    without = [] if compiled is None or compiled.built else [compiled]
+    lazy = lazy_metrics_of(model)
 
-    def made(*args: Any, **kwargs: Any) -> None:
-        make(*args, **kwargs)
-        raise _MadeError
+    def ending(name: str) -> Callable[[Any], Callable[..., None]]:
+        def replacing(metric: Any) -> Callable[..., None]:
+            original = getattr(metric, name)
 
-    object.__setattr__(metrics, "build", made)
+            def made(*args: Any, **kwargs: Any) -> None:
+                original(*args, **kwargs)
+                if all(each.built for each in without) and not any(map(_is_lazy, lazy)):
+                    raise _MadeError
+
+            return made
+
+        return replacing
+
     try:
-        with contextlib.suppress(_MadeError):
+        with (
+            replaced(without, "build", ending("build")),
+            replaced(lazy, "update_state", ending("update_state")),
+            contextlib.suppress(_MadeError),
+        ):
             yield
     finally:
-        object.__delattr__(metrics, "build")
+        for metric in lazy:
+            metric.reset_state()
 
 
 def is_chosen_by_shapes(lazy: Any) -> bool:
@@ -219,6 +231,19 @@ def unbuilt_of(model: Any) -> list[Any]:
     """Metrics and losses that ``compile`` was given and Keras has not made yet."""
     lazy = (model._compile_loss, model._compile_metrics)
     return [one for one in lazy if one is not None and not one.built]
+
+
+def lazy_metrics_of(model: Any) -> list[Any]:
+    """Metrics of the script's own, or of its layers, that lack variables.
+
+    They make them when they are first updated, by the shapes that they are then given.
+    """
+    compiled = model._compile_metrics
+    return [metric for metric in model.metrics if metric is not compiled and _is_lazy(metric)]
+
+
+def _is_lazy(metric: Any) -> bool:
+    return getattr(metric, "_built", True) is False or not metric.variables
 
 
 @contextlib.contextmanager

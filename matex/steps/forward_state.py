@@ -33,6 +33,7 @@ class ForwardState:
     def __init__(self, model: Any) -> None:
         sums, seeds = keras_hooks.metric_variables(model), keras_hooks.seed_variables(model)
         changing = keras_hooks.changing_variables(model)
+        self._model = model
         self._names = {id(v.value): v.path for v in (*sums, *seeds, *changing)}
         self._sums = [v.value for v in sums]
         self._seeds = [v.value for v in seeds]
@@ -80,12 +81,43 @@ class ForwardState:
             variable.assign(tf.zeros_like(variable))
 
     def changes(self, saved: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Changes to be averaged and increments to be summed; called after the forward pass."""
+        """Changes to be averaged and increments to be summed; called after the forward pass.
+
+        Raises:
+            NotShareable: a metric made variables in it, whose increments nobody would sum.
+        """
+        self._check_metrics()
         now = [tf.identity(v) for v in (*self._averaged, *self._sums)]
         count = len(self._averaged)
         changed = saved if self._goes_on else saved[:count]
         changes = [value - before for value, before in zip(now, changed, strict=False)]
         return changes[:count], changes[count:] or now[count:]
+
+    def _check_metrics(self) -> None:
+        """Check that metrics have no other variables than before.
+
+        Raises:
+            NotShareable: they have; the others are as if nothing had been counted.
+        """
+        known = {id(variable) for variable in self._sums}
+        made = [v for v in keras_hooks.metric_variables(self._model) if id(v.value) not in known]
+        for variable in made:
+            variable.assign(tf.zeros_like(variable.value))
+        if made:
+            paths = ", ".join(variable.path for variable in made)
+            raise NotShareable(f"a metric makes variables while the model trains ({paths})")
+
+    @contextlib.contextmanager
+    def undone_on_error(self, saved: list[Any]) -> Iterator[None]:
+        """Context of a forward pass whose failure leaves the *saved* values in place.
+
+        One that runs eagerly has changed some of them by then.
+        """
+        try:
+            yield
+        except BaseException:
+            self.restore(saved)
+            raise
 
     def restore(self, saved: list[Any]) -> list[Any]:
         """Restore the *saved* values; return the operations that do so."""

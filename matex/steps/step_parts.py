@@ -95,32 +95,11 @@ class StepParts:
         state, recorder = self._state, self._recorder
         saved = state.save()
         state.prepare()
-        rows = noise_rows(
-            batch,
-            control,
-            addressable=not self._model.jit_compile,
-            state=self._noise_state if self.sums_gradients else None,
-            shifted=self.shifted,
-            constant=self._rows,
-        )
-        with (
-            recorder.recording(weight),
-            keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
-            keras_hooks.weighted_batch_metrics(
-                self._model, lambda: weight, self._unweighted, known_rows(batch)
-            ),
-            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_axes) as advance_noise,
-            keras_hooks.recorded_results(self._model) as results,
-        ):
-            logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
-        self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
-        recorder.check_order(state.others)
-        averaged, sums = state.changes(saved)
-        try:
+        with state.undone_on_error(saved):
+            logs, results = self._forward(batch, control, weight)
+            recorder.check_order(state.others)
+            averaged, sums = state.changes(saved)
             extra, added = self._tail.note(logs, results, self._placed(control))
-        except NotShareable:
-            state.restore(saved)  # an eager run has changed them
-            raise
         restored = state.restore(saved)
         most_rows = 0 if self.room is None else self.room.rows
         placed = from_row(sample_offset, keras_hooks.rows_traced(batch), most_rows)
@@ -140,6 +119,29 @@ class StepParts:
         # The first fence: the auxiliary part, and so the exchange, waits for every side effect.
         with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
             return [*gradients, tf.concat(auxiliary, 0)]
+
+    def _forward(self, batch: Batch, control: Any, weight: Any) -> tuple[Any, Any]:
+        """Logs of the forward and backward pass, and results that it took from metrics."""
+        rows = noise_rows(
+            batch,
+            control,
+            addressable=not self._model.jit_compile,
+            state=self._noise_state if self.sums_gradients else None,
+            shifted=self.shifted,
+            constant=self._rows,
+        )
+        with (
+            self._recorder.recording(weight),
+            keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
+            keras_hooks.weighted_batch_metrics(
+                self._model, lambda: weight, self._unweighted, known_rows(batch)
+            ),
+            keras_hooks.rows_of_noise(rows, self._state.seeds, self._noise_axes) as advance_noise,
+            keras_hooks.recorded_results(self._model) as results,
+        ):
+            logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
+        self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
+        return logs, results
 
     def commit(self, parts: Parts) -> dict[str, Any]:
         """Apply the exchanged parts, and return the step's logs."""

@@ -32,6 +32,8 @@ MODELS = [
     "summed-loss", "loss-scaling", "clipping", "normalized-gradients", "accumulation",
     "schedule", "eager", "several-models", "refused-first", "gan", "eager-loop",
     "loop-rounded-otherwise", "graph-loop", "compiled-loop", "loop-in-a-graph", "two-optimizers",
+    "metrics-made-in-steps", "metrics-made-in-eager-steps", "metrics-made-in-losses",
+    "metrics-made-in-logs", "metrics-counted-before-an-error",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 

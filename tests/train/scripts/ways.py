@@ -18,6 +18,7 @@ import ways_functions
 import ways_inner
 import ways_loops
 import ways_losses
+import ways_metrics
 import ways_models
 import ways_rows
 import ways_steps
@@ -31,6 +32,7 @@ import matex
 KINDS = {
     **ways_data.KINDS,
     **ways_few.KINDS,
+    **ways_metrics.KINDS,
     **ways_models.KINDS,
     **ways_steps.KINDS,
     **ways_tapes.KINDS,
