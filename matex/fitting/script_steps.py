@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import NoneType
 from typing import Any
 
 from matex import keras_hooks
@@ -21,6 +22,7 @@ from matex.fitting.script_trainer import ScriptTrainer
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
+from matex.keras_hooks.script_model import NoUpdate
 from matex.run.context import RunContext
 
 __all__ = ["ScriptSteps"]
@@ -28,6 +30,9 @@ __all__ = ["ScriptSteps"]
 _MOST_FORMS = 16  # of batches; each form is traced
 
 Call = Callable[..., Any]
+
+# Kinds of arguments by which the scripts of a function choose: whether it trains, or which part.
+_CHOICES = (bool, int, float, str, NoneType)
 
 
 class _Trains(BaseException):
@@ -60,6 +65,8 @@ class ScriptSteps:
         self._shared = shared
         self._refused = refused
         self._known: weakref.WeakKeyDictionary[Any, ScriptStep | None] = weakref.WeakKeyDictionary()
+        # Choices with which a function calls no optimizer: it may train with others.
+        self._idle: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
         self._steps = 0
         self._is_looking = self._creates = self._trains = False
 
@@ -87,8 +94,13 @@ class ScriptSteps:
             args: its positional arguments.
             kwargs: its arguments by name.
         """
+        choices, idle = _choices_of(args, kwargs), self._idle.setdefault(function, set())
+        if choices in idle:
+            return original(function, *args, **kwargs)
         if function not in self._known:
             found, result = self._looked_at(original, function, args, kwargs)
+            if function not in self._known:
+                idle.add(choices)
             if not found:
                 return result
         step = self._known[function]
@@ -100,6 +112,8 @@ class ScriptSteps:
                     if is_first:
                         self._note(step, but_for=step.differences(self._run))
                     return result
+                except NoUpdate:
+                    idle.add(choices)
                 except NotShareable as reason:
                     self._known[function] = None
                     self._note(step, whole=str(reason), but_for=[])
@@ -125,13 +139,14 @@ class ScriptSteps:
                 result = original(function, *args, **kwargs)
         except _Trains:
             generators.put_back()  # the trace that counts is still to come
-            keras_hooks.as_uncalled(function)
+            if not self._idle[function]:
+                keras_hooks.as_uncalled(function)
             self._known[function] = self._step_of(function)
             return True, None
         finally:
             self._is_looking = False
-        step = self._known[function] = self._step_of(function) if self._trains else None
-        if step is not None:
+        if self._trains:
+            step = self._known[function] = self._step_of(function)
             step.note_called(args, kwargs)
         return False, result
 
@@ -142,6 +157,12 @@ class ScriptSteps:
     def _note_variable(self) -> None:
         if not keras_hooks.is_eager():
             self._creates = True
+
+
+def _choices_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments by whose values a function may do something else in Python."""
+    named = ((name, value) for name, value in kwargs.items() if isinstance(value, _CHOICES))
+    return (*(value for value in args if isinstance(value, _CHOICES)), *named)
 
 
 class ScriptStep:
@@ -222,6 +243,8 @@ class ScriptStep:
             trainer = self._trainer(given, free)
             if not (free and trainer.differs_from_fixed):
                 return trainer.step(given)
+        except NoUpdate:
+            raise
         except NotShareable:
             if not free:
                 raise

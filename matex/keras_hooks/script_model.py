@@ -14,9 +14,13 @@ from matex.keras_hooks.functions import with_functions_inline
 from matex.keras_hooks.metrics import replaced
 from matex.keras_hooks.optimizers import build_for, replaced_apply
 
-__all__ = ["ScriptModel", "script_model"]
+__all__ = ["NoUpdate", "ScriptModel", "script_model"]
 
 _OWNERS = (keras.layers.Layer, keras.metrics.Metric, keras.random.SeedGenerator, keras.Variable)
+
+
+class NoUpdate(NotShareable):
+    """A function of the script calls no optimizer with these arguments."""
 
 
 class ScriptModel(keras.Model):
@@ -95,7 +99,7 @@ def script_model(
         as_data: makes of a batch the function's arguments.
 
     Raises:
-        NotShareable: the function calls no optimizer.
+        NoUpdate: the function calls no optimizer.
     """
     optimizers: list[Any] = []
 
@@ -113,7 +117,7 @@ def script_model(
     with replaced_apply(note):
         traced = tf.function(call, autograph=False).get_concrete_function(signature)
     if not optimizers:
-        raise NotShareable("it changes weights without an optimizer")
+        raise NoUpdate("it calls no optimizer")
     return ScriptModel(name, code, _parts(traced, optimizers), optimizers)
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(400)
 
 SHARED = [
     "returned-rows", "gan-loop", "constant-noise", "built-by-the-first-call", "sums-over-rows",
-    "decorated", "follower", "batch-moments",
+    "decorated", "follower", "batch-moments", "one-function-for-all",
 ]  # fmt: skip
 ACROSS = {
     "contrast": "does not add up over rows",

@@ -294,6 +294,26 @@ def learned_to_learn():
     return trained(step, model, optimizer)
 
 
+def one_function_for_all():
+    """A function that trains or evaluates, as its argument says; it evaluates first."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.1)
+    told = []
+
+    @tf.function
+    def step(x, y, train=True):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - y[:, None]) ** 2)
+        if train:
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    for x, y in sliced().batch(BATCH):
+        told.append(float(step(x, y, train=False)))
+        told.append(float(step(x, y)))
+    return {"losses": told}, [*model.variables, *optimizer.variables]
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
@@ -310,5 +330,6 @@ KINDS = {
         bound_by_other_points,
         shape_when_traced,
         batch_moments,
+        one_function_for_all,
     )
 }
