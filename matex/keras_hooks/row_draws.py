@@ -94,7 +94,7 @@ class RowDraws:
             with tf.name_scope(NOISE_SCOPE):
                 given = signature.bind(*args, **kwargs)
                 given.apply_defaults()
-                given.arguments["name"] = None  # that of an integer's draw leads out of the scope
+                given.arguments["name"] = None  # an integer's leads out of the scope
                 if self._is_plain:
                     return present(*given.args, **given.kwargs)
                 shape = tf.cast(given.arguments["shape"], tf.int32)
@@ -111,7 +111,7 @@ class RowDraws:
         def draw(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs)
             given.apply_defaults()
-            arguments = dict(given.arguments)
+            arguments = {**given.arguments, "name": None}  # an integer's leads out of the scope
             shape = tf.cast(arguments["shape"], tf.int32)
             if not self._follows_from_state(shape):
                 return present(*args, **kwargs)
