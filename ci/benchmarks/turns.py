@@ -79,7 +79,7 @@ def take_turns(
     Args:
         commands: words and environment of each command, by name.
         on_one_core: names of those that are kept on one core; none by default.
-        beside: what goes on during the turns of a round, by its number; nothing by default.
+        beside: context of the turns of a round, by its number; none by default.
     """
     figures: dict[str, list[float]] = {who: [] for who in commands}
     running = {

@@ -98,7 +98,7 @@ class RowDraws:
                 if self._is_plain:
                     return present(*given.args, **given.kwargs)
                 shape = tf.cast(given.arguments["shape"], tf.int32)
-                return self._drawn(present, given.arguments, self._axis(shape))
+                return self._drawn(present, given.arguments, self._axis(shape, constant=True))
 
         return draw
 

@@ -12,6 +12,7 @@ from keras.src import backend
 from keras.src.random.seed_generator import SeedGenerator
 from tensorflow.python.ops import gen_random_ops as stateful_draws
 from tensorflow.python.ops import gen_stateless_random_ops_v2 as stateless_draws
+from tensorflow.python.ops import shape_util
 
 from matex.errors import NotShareable
 from matex.keras_hooks.generators import global_generator, made_global_generator
@@ -104,6 +105,7 @@ def rows_of_noise(
             setattr(module, name, make(before, *arguments))
 
         replace(backend.random, "draw_seed", noise.seeding)
+        replace(shape_util, "maybe_set_static_shape", _but_for_rows, draws)
         for name, other in _STATEFUL.items():
             replace(stateful_draws, name, draws.by_state, getattr(stateless_draws, other))
         for name in _ADDRESSABLE:
@@ -207,6 +209,21 @@ class _KerasNoise:
                 return present(*given.args, **given.kwargs)
 
         return draw
+
+
+def _but_for_rows(present: Callable[[Any, Any], None], draws: RowDraws) -> Callable[..., None]:
+    """*present*, which notes the shape that a draw was asked for, but for a draw by rows.
+
+    That has as many rows as the rank, where the script named all rows of the batch.
+    """
+
+    def note(tensor: Any, shape: Any) -> None:
+        if not (
+            tensor.shape.rank and tensor.shape[0] is None and draws.is_open(shape, constant=True)
+        ):
+            present(tensor, shape)
+
+    return note
 
 
 def _after(seed: Any) -> Any:

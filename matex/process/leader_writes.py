@@ -44,7 +44,7 @@ class NotedSaves:
 def drop_row(callback: Any, epoch: int) -> None:
     """Delete the last line of a CSVLogger's file if it is that of *epoch*, or not whole. Local."""
     if is_csv_logger(callback):
-        rows = _Rows(Path(callback.filename), callback.sep)
+        rows = _CsvRows(Path(callback.filename), callback.sep)
         lines = rows.lines()
         if lines and (rows.epoch(lines[-1]) == epoch or not lines[-1].endswith(b"\n")):
             rows.path.write_bytes(b"".join(lines[:-1]))
@@ -62,7 +62,7 @@ def keeping_rows(callback: Any, *, before: int | None = None) -> Iterator[None]:
         yield
         return
     if before is not None:
-        _drop_from(_Rows(Path(callback.filename), callback.sep), before)
+        _drop_from(_CsvRows(Path(callback.filename), callback.sep), before)
     given, callback.append = callback.append, True
     try:
         yield
@@ -70,7 +70,7 @@ def keeping_rows(callback: Any, *, before: int | None = None) -> Iterator[None]:
         callback.append = given
 
 
-def _drop_from(rows: _Rows, epoch: int) -> None:
+def _drop_from(rows: _CsvRows, epoch: int) -> None:
     lines = rows.lines()
     kept = len(lines) - (bool(lines) and not lines[-1].endswith(b"\n"))
     following: float = math.inf
@@ -82,7 +82,7 @@ def _drop_from(rows: _Rows, epoch: int) -> None:
         rows.path.write_bytes(b"".join(lines[:kept]))
 
 
-class _Rows(NamedTuple):
+class _CsvRows(NamedTuple):
     """Rows of the CSV file *path*, which begin with an epoch and *separator*."""
 
     path: Path

@@ -115,7 +115,13 @@ def built_by_the_first_call():
 def constant_noise():
     """Noise of TensorFlow's for a number of rows that the script knows; the last batch has less."""
     gan = GanLoop()
-    gan.noise = lambda x: tf.random.normal([BATCH, LATENT]) + keras.random.normal((BATCH, LATENT))
+    def noise(x):
+        scale = tf.random.uniform([BATCH, 1], 1, 9, tf.int32) / 9
+        normal = tf.random.normal([BATCH, LATENT]) + keras.random.normal((BATCH, LATENT))
+        normal += tf.random.stateless_normal([BATCH, 1], (1, 2))
+        return tf.cast(scale, normal.dtype) * normal
+
+    gan.noise = noise
     return trained(gan.step, gan.discriminator, gan.generator, *gan.optimizers)
 
 

@@ -35,7 +35,6 @@ def noise_of_tensorflow():
     def call(_, x):
         x += 0.3 * tf.random.normal(tf.shape(x), mean=0.1)
         x = tf.nn.dropout(x * tf.random.uniform((6,), 0.5, 1.5), 0.2)
-        x += tf.cast(tf.random.uniform((tf.shape(x)[0], 1), 0, 9, tf.int32), x.dtype) / 9
         pair = tf.random.truncated_normal((2 * tf.shape(x)[0], 6), seed=3)
         return x + pair[: tf.shape(x)[0]] - pair[tf.shape(x)[0] :]
 
