@@ -1,13 +1,13 @@
-"""The last known state of a rank, and the rank for which others wait. Pure."""
+"""The last known state of each rank, and the rank for which others wait. Pure."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["RankState", "RankView", "slowest"]
+__all__ = ["RankState", "RankView", "become", "lose", "part_with", "slowest"]
 
 # The slowest rank is named if it computes this many times as long as the others.
 _BEHIND = 1.5
@@ -79,6 +79,27 @@ class RankView:
             shortest_s: seconds of the exchange on the rank that waits for none.
         """
         return None if self.exchange_s is None else max(0.0, self.exchange_s - shortest_s)
+
+
+def become(ranks: Mapping[int, RankView], rank: int, state: RankState) -> None:
+    """Give *rank* the *state* if it is one of *ranks*, and lives."""
+    if rank in ranks and ranks[rank].state.lives:
+        ranks[rank].state = state
+
+
+def lose(ranks: Mapping[int, RankView], lost: Iterable[int], why: str = "") -> None:
+    """Note that the *lost* ones of *ranks* are dead, and *why* if nothing was said before."""
+    for rank in set(lost) & set(ranks):
+        view = ranks[rank]
+        view.state = RankState.DEAD
+        view.why = view.why or why
+
+
+def part_with(ranks: Mapping[int, RankView], left: Iterable[int], step: int | None) -> None:
+    """Note that some of *ranks* have *left* on request, before *step*."""
+    for rank in set(left) & set(ranks):
+        become(ranks, rank, RankState.LEFT)
+        ranks[rank].step = step
 
 
 def slowest(ranks: Iterable[RankView]) -> RankView | None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from matex.records.events import Event
 from matex.records.losses import unasked
 from matex.records.starts import AGAIN
-from matex.top.rank_view import RankState, RankView
-from matex.top.words import in_words, printable
+from matex.top.rank_view import RankState, RankView, become, lose, part_with
+from matex.top.running_fit import RunningFit, running_fit
+from matex.top.words import News, in_words, printable
 
-__all__ = ["News", "RunView", "RunningFit", "view_of"]
+__all__ = ["RunView", "view_of"]
 
 _NEWS = 100
 # Samples per second are averaged over this many seconds.
@@ -29,25 +30,6 @@ _ENDS = {
     "stopped": RankState.STOPPED,
     "failed": RankState.FAILED,
 }
-
-
-class News(NamedTuple):
-    """Text about an event, and its time."""
-
-    time_s: float
-    event: str
-    text: str
-
-
-class RunningFit(NamedTuple):
-    """The call of ``fit`` that runs: epochs are counted from 0."""
-
-    epoch: int
-    epochs: int
-    began: int
-    """Steps that were done when the epoch began."""
-    steps: int | None
-    """Steps of an epoch; None where they are counted as they come."""
 
 
 @dataclass
@@ -79,6 +61,8 @@ class RunView:
     metrics: dict[str, list[float]] = field(default_factory=dict)
     checkpoint: Event | None = None
     news: deque[News] = field(default_factory=lambda: deque(maxlen=_NEWS))
+    _places: int = 0
+    """Number of ranks that the running start began with, spares included."""
     _notes: deque[tuple[float, int]] = field(default_factory=deque)
     _first_note: tuple[float, int] | None = None
     _epochs: set[tuple[int, int]] = field(default_factory=set)
@@ -108,8 +92,13 @@ class RunView:
     def hear(self, event: Event) -> None:
         """Take *event* into the view."""
         name, time_s, rank = event["event"], event["time_s"], event["rank"]
-        if name in AGAIN or (name == "start" and self.is_over):
+        is_unannounced = name == "start" and self._begins_anew(rank)
+        if name in AGAIN or is_unannounced:
             self.earlier_s, self.began_s = self.seconds_until(self.newest_s), None
+        if is_unannounced:
+            begun = [view for view in self.ranks.values() if view.state is RankState.STARTED]
+            self._start_again()
+            self.ranks.update((view.rank, view) for view in begun)
         if name not in AGAIN:
             self.began_s = time_s if self.began_s is None else self.began_s
         self.newest_s = max(time_s, self.newest_s or time_s)
@@ -125,7 +114,7 @@ class RunView:
                 return
             self._told.add(key)
         elif name == "death" and rank in self.ranks:
-            self._lose([rank], printable(event["reason"]))
+            lose(self.ranks, [rank], printable(event["reason"]))
         text = in_words(event)
         if text is not None:
             if name == "checkpoint" and self.news and self.news[-1].event == name:
@@ -139,16 +128,27 @@ class RunView:
 
     # The ranks.
 
+    def _begins_anew(self, rank: int) -> bool:
+        """Whether the start of *rank* is that of all, by no launcher of ours that announced it."""
+        if self.status != "training":
+            return self.is_over
+        others_live = any(
+            v.state in (RankState.TRAINING, RankState.SPARE) for v in self.ranks.values()
+        )
+        return not others_live or (rank in self.ranks and rank < self._places)
+
     def _start(self, event: Event) -> None:
-        if self.is_over:  # ranks that no launcher of ours has started
-            self._start_again()
-        self.ranks[event["rank"]] = RankView(
-            rank=event["rank"],
+        rank = event["rank"]
+        self.ranks[rank] = RankView(
+            rank=rank,
             host=printable(event["host"]),
             pid=event["pid"],
             started_s=event["time_s"],
         )
+        if self.status == "training" or 0 < self._places <= rank:  # it comes to the others
+            return
         self.world_size = self.wanted_size = event["world_size"]
+        self._places = event["world_size"] + event.get("spares", 0)
         self.ends_s = event.get("ends_s")
         self.status = "starting"
 
@@ -157,30 +157,34 @@ class RunView:
         self.ranks.clear()
         self._notes.clear()
         self._first_note = self.fit = None
+        self._places = 0
         self.status = "restarting"
 
     def _first_step(self, event: Event) -> None:
-        self._become(event["rank"], RankState.TRAINING)
+        become(self.ranks, event["rank"], RankState.TRAINING)
         self.status = "training"
 
     def _waits(self, event: Event) -> None:
-        self._become(event["rank"], RankState.SPARE)
+        become(self.ranks, event["rank"], RankState.SPARE)
 
-    def _become(self, rank: int, state: RankState) -> None:
-        if rank in self.ranks and self.ranks[rank].state.lives:
-            self.ranks[rank].state = state
+    def _admitted(self, event: Event) -> None:
+        view = self.ranks.get(event["newcomer"])
+        if view is not None and view.state is RankState.STARTED:
+            view.state = RankState.SPARE
+
+    def _took_over(self, event: Event) -> None:
+        for rank in event["ranks"]:
+            become(self.ranks, rank, RankState.TRAINING)
+
+    def _did_not_come(self, event: Event) -> None:
+        view = self.ranks.get(event["newcomer"])
+        if view is not None and view.state.lives:
+            view.state, view.why = RankState.FAILED, printable(event["reason"])
 
     def _strike(self, event: Event) -> None:
         """Note the fault by which a rank will be lost; survivors report the loss."""
         if event["lethal"] and event["rank"] in self.ranks:
             self.ranks[event["rank"]].why = printable(event["fault"])
-
-    def _lose(self, ranks: Iterable[int], why: str = "") -> None:
-        for rank in ranks:
-            if rank in self.ranks:
-                view = self.ranks[rank]
-                view.state = RankState.DEAD
-                view.why = view.why or why
 
     def _recovered(self, event: Event) -> None:
         self._lost_in(event)
@@ -188,27 +192,21 @@ class RunView:
 
     def _joined(self, event: Event) -> None:
         for spare in event.get("joined", {}).values():
-            self._become(spare, RankState.TRAINING)
+            become(self.ranks, spare, RankState.TRAINING)
         self.world_size = event["world_size_after"]
 
     def _lost_in(self, event: Event) -> None:
-        self._part_with(event.get("left", ()), event["step"])
-        self._lose(lost := unasked(event))
+        part_with(self.ranks, event.get("left", ()), event["step"])
+        lose(self.ranks, lost := unasked(event))
         for rank in set(lost) & set(self.ranks):
             self.ranks[rank].step = event["step"]
 
     def _left(self, event: Event) -> None:
-        self._part_with([event["rank"]], event["step"])
+        part_with(self.ranks, [event["rank"]], event["step"])
 
     def _resized(self, event: Event) -> None:
         if not event["refused"]:
             self.wanted_size = event["world_size"]
-
-    def _part_with(self, ranks: Iterable[int], step: int) -> None:
-        for rank in ranks:
-            self._become(rank, RankState.LEFT)
-            if rank in self.ranks:
-                self.ranks[rank].step = step
 
     def _end(self, status: str) -> None:
         self.status = status
@@ -219,19 +217,12 @@ class RunView:
     # The training.
 
     def _began_fit(self, event: Event) -> None:
-        if "epochs" not in event:  # every rank computes whole batches
-            return
-        batch, samples = event["batch_size"], event["samples"]
-        self.fit = RunningFit(
-            epoch=event["first_epoch"],
-            epochs=event["epochs"],
-            began=event["step"] - event["cursor"] // batch,
-            steps=None if samples is None else -(-samples // batch),
-        )
+        self.fit = running_fit(event) or self.fit
 
     def _progress(self, event: Event) -> None:
         self.step = event["step"] + 1
         self.samples = event["samples"]
+        self.world_size = event["world_size"]
         self.step_s, self.exchange_s = event["step_s"], event["exchange_s"]
         note = event["time_s"], event["samples"]
         self._first_note = self._first_note or note
@@ -278,6 +269,9 @@ _HEARD: dict[str, Callable[[RunView, Event], None]] = {
     "fault": RunView._strike,
     "recovered": RunView._recovered,
     "joined": RunView._joined,
+    "admitted": RunView._admitted,
+    "took-over": RunView._took_over,
+    "respawn-failed": RunView._did_not_come,
     "spare-lost": RunView._lost_in,
     "left": RunView._left,
     "resize": RunView._resized,

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from matex.records.events import Event
 from matex.records.fault_events import joining_text, loss_text, ranks_text
 
-__all__ = ["in_words", "printable"]
+__all__ = ["News", "in_words", "printable"]
+
+
+class News(NamedTuple):
+    """Text about an event, and its time."""
+
+    time_s: float
+    event: str
+    text: str
 
 
 def printable(text: object) -> str:
@@ -67,6 +76,17 @@ def _straggler(event: Event) -> str:
     return f"rank {event['rank']} computes {event['ratio']:.1f} times as long as the others{done}"
 
 
+def _admitted(event: Event) -> str:
+    who = f"rank {event['newcomer']} on {event['host']}"
+    return f"{who} is let in as a spare, {event['seconds']:.1f} s after its start"
+
+
+def _took_over(event: Event) -> str:
+    have = "has" if len(event["ranks"]) == 1 else "have"
+    paused = f"which paused for {event['pause_s']:.2f} s"
+    return f"{ranks_text(event['ranks'])} {have} the state of the others, {paused}"
+
+
 def _ended(event: Event) -> str:
     return f"the run {event['event']}" + (f": {event['reason']}" if event["reason"] else "")
 
@@ -83,6 +103,10 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "death": lambda e: f"rank {e['rank']} ends: {e['reason']}",
     "recovered": _recovered,
     "joined": _joined,
+    "respawn": lambda e: f"rank {e['newcomer']} is started on {e['host']}, for a missing one",
+    "admitted": _admitted,
+    "took-over": _took_over,
+    "respawn-failed": lambda e: f"rank {e['newcomer']} did not come: {e['reason']}",
     "spare-lost": lambda e: f"lost {ranks_text(e['lost'])}, a spare that waited",
     "nonfinite": _nonfinite,
     "healed": _healed,

@@ -23,9 +23,11 @@ def starts(ranks: int, *, at_s: float = 0.0, **fields: Any) -> list[Event]:
     return began + first
 
 
-def progress(time_s: float, step: int, *, samples: int, loss: float | None = 0.5) -> Event:
+def progress(
+    time_s: float, step: int, *, samples: int, loss: float | None = 0.5, ranks: int = 3
+) -> Event:
     return event(
-        time_s, 0, "progress", step=step, samples=samples, world_size=3, steps=10, step_s=0.1,
+        time_s, 0, "progress", step=step, samples=samples, world_size=ranks, steps=10, step_s=0.1,
         exchange_s=0.01, loss=loss,
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from matex.records.events import Event
 from matex.top.rank_view import RankState
 from matex.top.run_view import RunView, view_of
 from tests.unit.top.events import BEGAN_S, event, fit, progress, recovered, starts, timing
@@ -128,6 +129,76 @@ def test_the_time_between_two_starts_does_not_count() -> None:
     for more in (*starts(2, at_s=1000.0), progress(1003.0, 19, samples=190)):
         view.hear(more)
     assert view.seconds_until(view.newest_s) == 7.0
+
+
+def newcomer(time_s: float, rank: int, **fields: object) -> Event:
+    """The start of a process in the place of a lost rank."""
+    shared = {"pid": 9, "host": "h", "world_size": 3, "spares": 0, "ulfm": True, "ends_s": None}
+    return event(time_s, rank, "start", **(shared | fields))
+
+
+def test_a_newcomer_starts_while_the_others_train() -> None:
+    view = view_of([*starts(3), recovered(1.0, 0, lost=[1])])
+    for more in (event(2.0, 0, "respawn", newcomer=3, host="h", fit=0), newcomer(3.0, 3)):
+        view.hear(more)
+    assert (view.status, view.world_size, view.wanted_size, view.starts) == ("training", 2, 3, 1)
+    assert states(view)[3] == "started"
+    admitted = event(4.0, 0, "admitted", step=30, newcomer=3, host="h", seconds=2.0)
+    for more in (admitted, event(4.0, 3, "waits", step=None)):
+        view.hear(more)
+        assert states(view)[3] == "spare"
+    took_over = event(4.5, 0, "took-over", step=30, ranks=[3], pause_s=0.25)
+    joined = event(
+        4.5, 0, "joined", step=30, generation=3, joined={"1": 3}, world_size_before=2,
+        world_size_after=3,
+    )  # fmt: skip
+    for more in (took_over, joined):
+        view.hear(more)
+        assert states(view) == {0: "training", 1: "dead", 2: "training", 3: "training"}
+    view.hear(admitted)  # of a host whose clock is late
+    assert (states(view)[3], view.world_size) == ("training", 3)
+
+
+def test_a_newcomer_that_ends_before_it_joins_is_none_that_starts() -> None:
+    failed = event(4.0, 0, "respawn-failed", newcomer=3, reason="no\x1b memory")
+    view = view_of([*starts(3), recovered(1.0, 0, lost=[1]), newcomer(3.0, 3), failed])
+    view.hear(progress(5.0, 40, samples=1, ranks=2))
+    assert (view.status, view.world_size) == ("training", 2)
+    assert states(view) == {0: "training", 1: "dead", 2: "training", 3: "failed"}
+    assert view.ranks[3].why == "no  memory"
+    view.hear(newcomer(6.0, 3))  # a later leader may give the number again
+    assert (view.status, states(view)[3]) == ("training", "started")
+    view.hear(event(7.0, 0, "finished", reason=None))
+    view.hear(failed)
+    assert states(view)[3] == "finished"
+
+
+def test_a_newcomer_before_the_first_step_changes_no_number_of_ranks() -> None:
+    view = view_of([*starts(3)[:3], recovered(1.0, 0, lost=[1]), newcomer(2.0, 3)])
+    assert (view.status, view.world_size, view.wanted_size) == ("starting", 2, 3)
+
+
+def test_ranks_that_start_although_none_told_of_the_end_are_a_new_start() -> None:
+    """Ranks that mpiexec started were killed all at once, and are started again."""
+    view = view_of([*starts(3), progress(4.0, 9, samples=90)])
+    for more in starts(4, at_s=100.0):
+        view.hear(more)
+    assert (view.starts, view.status, view.world_size, view.wanted_size) == (2, "training", 4, 4)
+    assert view.seconds_until(view.newest_s) == 4.0
+    one_more, *others = [newcomer(200.0, rank, world_size=5) for rank in (4, 0, 1, 2, 3)]
+    for more in (one_more, *others, event(200.5, 4, "first-step", step=0, generation=0)):
+        view.hear(more)
+    assert (view.starts, view.world_size, set(view.ranks)) == (3, 5, set(range(5)))
+    assert states(view)[4] == "training"
+    lost = view_of([*starts(2), recovered(1.0, 0, lost=[0, 1], world_size_after=0)])
+    lost.hear(newcomer(9.0, 1))
+    assert (lost.starts, lost.status, lost.world_size) == (2, "starting", 3)
+    assert states(lost) == {1: "started"}
+
+
+def test_progress_tells_how_many_ranks_work() -> None:
+    view = view_of([*starts(3), progress(1.0, 9, samples=90, ranks=2)])
+    assert (view.world_size, view.wanted_size) == (2, 3)
 
 
 def test_samples_a_second_are_those_of_the_latest_seconds() -> None:

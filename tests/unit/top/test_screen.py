@@ -99,7 +99,7 @@ def test_a_run_of_which_next_to_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("ranks", [3, 100])
 def test_a_small_terminal_holds_all_that_matters(ranks: int) -> None:
-    found = [*starts(ranks), progress(1.0, 9, samples=640)]
+    found = [*starts(ranks), progress(1.0, 9, samples=640, ranks=ranks)]
     found += [timing(2.0, rank, 19, 0.1, 0.05) for rank in range(ranks)]
     found += [recovered(3.0, 0, lost=[2], world_size_before=ranks, world_size_after=ranks - 1)]
     found += [event(4.0, 0, "nonfinite", step=n, ranks=[0], policy="skip") for n in range(30)]

@@ -25,7 +25,8 @@ from tests.unit.top.events import event, fit, lines, progress, starts
 def report(tmp_path: Path) -> Path:
     made = tmp_path / "out"
     made.mkdir()
-    known = [*starts(2, host="elsewhere"), fit(0.5), progress(1.0, 9, samples=640)]
+    known = [*starts(2, host="elsewhere"), fit(0.5)]
+    known.append(progress(1.0, 9, samples=640, ranks=2))
     (made / "events.jsonl").write_text(lines(known))
     return made
 

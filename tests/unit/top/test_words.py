@@ -24,6 +24,16 @@ EXAMPLES = {
         "after epoch 4: 1 group made smaller, parameters 12,000 -> 9,000",
     ),
     "checkpoint-failed": ({"step": 30, "reason": "No space"}, "no checkpoint of step 30: No space"),
+    "respawn": ({"newcomer": 4, "host": "b"}, "rank 4 is started on b, for a missing one"),
+    "admitted": (
+        {"newcomer": 4, "host": "b", "seconds": 6.25},
+        "rank 4 on b is let in as a spare, 6.2 s after its start",
+    ),
+    "took-over": (
+        {"ranks": [4, 5], "pause_s": 0.3},
+        "ranks 4, 5 have the state of the others, which paused for 0.30 s",
+    ),
+    "respawn-failed": ({"newcomer": 4, "reason": "killed"}, "rank 4 did not come: killed"),
     "failed": ({"reason": "no rank is left"}, "the run failed: no rank is left"),
 }
 
