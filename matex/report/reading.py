@@ -20,6 +20,8 @@ __all__ = ["Curve", "Life", "Run", "read_run"]
 
 # The events after whose steps steps are made ready.
 _READY = ("first-step", "fit", "loop", "apoptosis")
+# Fields of a summary that are objects.
+_OBJECTS = ("metrics", "weights_hash")
 
 
 class Curve(NamedTuple):
@@ -199,8 +201,7 @@ def read_run(directory: Path) -> Run:
         )
     try:
         events = read_events(directory / EVENTS)
-        path = directory / SUMMARY
-        summary = json.loads(path.read_text()) if path.exists() else {}
+        summary = _read_summary(directory / SUMMARY)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{wanted}. Received: {directory}: {getattr(error, 'strerror', None) or error}"
@@ -208,3 +209,24 @@ def read_run(directory: Path) -> Run:
     if not events:
         raise InputError(f"a run that started is wanted. Received: {directory}: no events")
     return Run(directory=directory, summary=summary, events=events)
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    """Summary in *path*; empty if there is none.
+
+    Raises:
+        InputError: it is no JSON object, or some of it is none that should be.
+    """
+    if not path.exists():
+        return {}
+    wanted = "a summary as matex run writes it is wanted"
+    try:
+        summary = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{wanted}. Received: {path}: {error}") from None
+    if not isinstance(summary, dict):
+        raise InputError(f"{wanted}. Received: {path}: no JSON object")
+    for name in _OBJECTS:
+        if not isinstance(summary.get(name, {}), dict):
+            raise InputError(f"{wanted}. Received: {path}: its {name} is no JSON object")
+    return summary

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matex.records.events import Event
+from matex.top.event_shape import is_event
 
 __all__ = ["Arrived", "EventTail"]
 
@@ -64,11 +65,11 @@ class EventTail:
 
 
 def _events_in(content: bytes) -> Iterator[Event]:
-    """Events of complete lines, without lines cut off by a full disk."""
+    """Events of complete lines, without damaged ones and those cut off by a full disk."""
     for line in content.splitlines():
         try:
             event: Any = json.loads(line)
         except ValueError:
             continue
-        if isinstance(event, dict) and event.keys() >= {"time_s", "rank", "event"}:
+        if is_event(event):
             yield event

@@ -13,6 +13,7 @@ from typing import Any
 from matex.records.events import Event
 from matex.records.losses import unasked
 from matex.records.starts import AGAIN
+from matex.top.event_shape import is_number, is_well_formed
 from matex.top.rank_view import RankState, RankView, become, lose, part_with
 from matex.top.running_fit import RunningFit, running_fit
 from matex.top.words import News, in_words, printable
@@ -90,7 +91,9 @@ class RunView:
         return self.earlier_s + time_s - self.began_s
 
     def hear(self, event: Event) -> None:
-        """Take *event* into the view."""
+        """Take *event* into the view, unless it is damaged."""
+        if not is_well_formed(event):
+            return
         name, time_s, rank = event["event"], event["time_s"], event["rank"]
         is_unannounced = name == "start" and self._begins_anew(rank)
         if name in AGAIN or is_unannounced:
@@ -250,9 +253,9 @@ class RunView:
         if self.fit is not None:
             self.fit = self.fit._replace(epoch=event["epoch"] + 1, began=event["step"])
         for name, value in event.items():
-            if name not in _NOT_METRICS and isinstance(value, int | float):
+            if name not in _NOT_METRICS and is_number(value):
                 self.metrics.setdefault(printable(name), []).append(value)
-        if "loss" in event:
+        if is_number(event.get("loss")):
             self.loss.append(event["loss"])
 
     def _checkpoint(self, event: Event) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from matex.top.event_shape import is_number
 from matex.top.processes import Processes
 from matex.top.quantities import duration, milliseconds, number
 from matex.top.rank_table import chosen, left_out, rank_table
@@ -87,11 +89,12 @@ def screen(
 
 
 def _facts(view: RunView, around: Surroundings) -> list[tuple[str, str]]:
-    summary = around.summary if view.is_over else {}
+    summary = _numbers(around.summary) if view.is_over else {}
     size = f"{view.world_size} of {view.wanted_size} rank{'s' * (view.wanted_size != 1)}"
     run = view.status + (f" with {size}" if view.ranks else "")
     if view.newest_s is not None:
         seconds = view.seconds_until(view.newest_s if view.is_over else around.now_s)
+        seconds = summary.get("wall_s", seconds)
         run += f", {'took' if view.is_over else 'for'} {duration(seconds)}"
     if view.starts > 1:
         run += f", start {view.starts}"
@@ -120,6 +123,12 @@ def _facts(view: RunView, around: Surroundings) -> list[tuple[str, str]]:
         facts.append(("wall time", f"{duration(left_s)} left" if left_s > 0 else "over"))
     facts.append(("heard", f"{duration(around.silent_s)} ago"))
     return facts
+
+
+def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of *summary* that are finite numbers, whatever a damaged file holds."""
+    found = {name: value for name, value in summary.items() if is_number(value)}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _epoch(view: RunView, step: int) -> str:

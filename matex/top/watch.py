@@ -111,11 +111,14 @@ def _may_become_report(directory: Path) -> bool:
 
 
 def _read_summary(path: Path) -> tuple[dict[str, Any], float]:
-    """Summary in *path*, written atomically, and its time; empty if there is none."""
+    """Summary in *path*, and its time; empty if there is none.
+
+    What is no JSON object counts as none: it may be written by a program that copies the directory.
+    """
     try:
-        summary: dict[str, Any] = json.loads(path.read_text())
-        return summary, path.stat().st_mtime
-    except FileNotFoundError:
+        summary = json.loads(path.read_bytes())
+        return (summary if isinstance(summary, dict) else {}), path.stat().st_mtime
+    except (FileNotFoundError, ValueError):
         return {}, 0.0
 
 

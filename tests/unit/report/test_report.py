@@ -244,6 +244,29 @@ def test_what_is_no_report_is_refused(
         assert ("which has no events.jsonl; name the DIR" in line) == (content is None)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+        (b"[1,2]", "no JSON object"),
+        (b"\xff\xff", "can't decode byte"),
+        (b'{"metrics": 3}', "its metrics is no JSON object"),
+        (b'{"weights_hash": null}', "its weights_hash is no JSON object"),
+    ],
+)
+def test_a_summary_that_is_none_is_named(
+    content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = make(tmp_path / "out", faulty=False)
+    (directory / "summary.json").write_bytes(content)
+    with pytest.raises(SystemExit) as stop:
+        main(["report", str(directory)])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"Received: {directory / 'summary.json'}: " in line
+    assert said in line
+
+
 def test_a_comparison_says_what_the_faults_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,5 +70,6 @@ def test_a_shorter_file_is_another(path: Path) -> None:
 
 
 def test_what_is_no_event_is_left_out(path: Path) -> None:
+    append(path, '{"time_s": "1", "rank": 0, "event": "fit"}\n')
     append(path, '\n{"time_s": 1\n[1]\nnull\n{"event": "x"}\n' + lines([event(0.0, 0, "start")]))
     assert names(EventTail(path)) == (["start"], False)

@@ -74,6 +74,8 @@ def test_a_run_that_is_over(events: list[Event]) -> None:
     summary = {"steps": 48, "samples_used": 3000, "step_s": 0.05, "exchange_s": 0.002}
     lines = shown(view, summary=summary, silent_s=6.0)
     assert value(lines, "run") == "finished with 3 of 3 ranks, took 4.0 s"
+    timed = shown(view, summary={**summary, "wall_s": 65.5})  # which begins before the events
+    assert value(timed, "run") == "finished with 3 of 3 ranks, took 1 min 06 s"
     assert value(lines, "step").startswith("48")
     assert value(lines, "speed") == "640 samples/s, step 50 ms, exchange 2 ms"
     assert value(lines, "samples") == "3,000"

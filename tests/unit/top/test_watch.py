@@ -133,6 +133,27 @@ def test_a_run_that_the_launcher_ended_is_over(report: Path) -> None:
     assert watch.view.status == "failed"
 
 
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"status": "fin', b"\xff", b"null"])
+def test_a_summary_that_is_no_json_object_is_none(report: Path, content: bytes) -> None:
+    (report / "summary.json").write_bytes(content)
+    watch = Watch(report)
+    assert watch.look().summary == {}
+    assert watch.view.status == "training"
+
+
+def test_damaged_files_are_shown_as_far_as_they_go(
+    report: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    append(report, '{"time_s": "1003", "rank": 0, "event": "progress"}\n')
+    append(report, '{"time_s": 1003.0, "rank": 0, "event": "progress"}\n')
+    wrong = {"status": "finished", "steps": "x", "wall_s": [], "step_s": {}, "samples_used": None}
+    (report / "summary.json").write_text(json.dumps(wrong))
+    assert main(["top", str(report), "--once"]) == 0
+    printed = capfd.readouterr().out
+    assert "finished with 2 of 2 ranks, took 1.0 s" in printed
+    assert "samples  640" in printed
+
+
 def test_the_summary_of_an_earlier_run_ends_no_later_one(report: Path) -> None:
     """Ranks that mpiexec started leave it there until their own end."""
     (report / "summary.json").write_text(json.dumps({"status": "finished", "steps": 12}))
