@@ -9,20 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from matex.top.curve_table import curve_table
 from matex.top.event_shape import is_number
 from matex.top.processes import Processes
-from matex.top.quantities import duration, milliseconds, number
+from matex.top.quantities import duration, milliseconds
 from matex.top.rank_table import chosen, left_out, rank_table
 from matex.top.rank_view import RankState, RankView, slowest
 from matex.top.run_view import RunView
-from matex.top.sparkline import BLOCKS, sparkline
+from matex.top.sparkline import BLOCKS
 
 __all__ = ["Surroundings", "screen"]
 
-_CURVE = 40  # characters
 _METRICS = 8
 _NEWS = 10
 _LEAST_RANKS = 3
@@ -50,7 +49,12 @@ class Surroundings:
 
 
 def screen(
-    view: RunView, around: Surroundings, *, height: int | None = None, signs: str = BLOCKS
+    view: RunView,
+    around: Surroundings,
+    *,
+    height: int | None = None,
+    width: int | None = None,
+    signs: str = BLOCKS,
 ) -> RenderableType:
     """The screen.
 
@@ -58,6 +62,7 @@ def screen(
         view: the run, by its events.
         around: facts that events do not contain.
         height: number of available lines; all ranks are shown by default.
+        width: number of characters in a line; tables are as wide as they need by default.
         signs: characters of curves, from the least value to the greatest.
     """
     facts = _facts(view, around)
@@ -73,9 +78,9 @@ def screen(
         shown = chosen(ranks, max(_LEAST_RANKS, height - others - len(news)))
     parts: list[RenderableType] = [*_pairs(facts)]
     if curves:
-        parts += ["", _curve_table(curves, signs)]
+        parts += ["", curve_table(curves, signs, width=width)]
     if ranks:
-        parts += ["", rank_table(shown, ranks, around.processes)]
+        parts += ["", rank_table(shown, ranks, around.processes, width=width)]
     if len(shown) < len(ranks):
         notes = [Text(left_out(ranks, shown)), *notes]
     parts += notes
@@ -173,14 +178,3 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> list[Text]:
     return [
         Text.assemble((name.ljust(width), "bold"), "  ", text, no_wrap=True) for name, text in rows
     ]
-
-
-def _curve_table(curves: Sequence[tuple[str, list[float]]], signs: str) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True, overflow="ellipsis")
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="blue", no_wrap=True, overflow="crop")
-    for name, values in curves:
-        drawn = sparkline(values, _CURVE, signs=signs)
-        table.add_row(Text(name), number(values[-1]), Text(drawn))
-    return table

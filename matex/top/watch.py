@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from matex.config.environment import variable
 from matex.errors import InputError
 from matex.records.events import EVENTS, has_room
 from matex.records.heartbeat_file import Sign, read_sign
@@ -29,6 +30,8 @@ __all__ = ["Watch", "show", "show_once"]
 # seconds for some ranks, less often for hundreds of them.
 _SHARE = 0.0015
 _LEAST_S, _MOST_S = 0.5, 10.0
+# Characters of a line that nobody limits.
+_ANY_WIDTH = 10_000
 # Clocks of hosts and of file servers differ by no more.
 _CLOCKS_S = 5.0
 
@@ -135,9 +138,11 @@ def show_once(directory: Path) -> None:
             f"a run that started is wanted. Received: {directory}: no events yet; "
             "they come when the ranks have met"
         )
-    console = _console()
+    width = _width()
+    console = _console(width or _ANY_WIDTH)
     with console.capture() as printed:
-        console.print(screen(watch.view, around, signs=_signs(console)), crop=False)
+        made = screen(watch.view, around, width=width, signs=_signs(console))
+        console.print(made, crop=False)
     print(*(line.rstrip() for line in printed.get().splitlines()), sep="\n")
 
 
@@ -166,14 +171,29 @@ def _seen(watch: Watch, console: Console) -> RenderableType:
     around = watch.look()
     if watch.view.newest_s is None:
         return Text(f"no events yet in {around.name}")
-    return screen(watch.view, around, height=console.height, signs=_signs(console))
+    width, height = console.size
+    return screen(watch.view, around, height=height, width=width, signs=_signs(console))
 
 
-def _console() -> Console:
+def _width() -> int | None:
+    """Number of characters in a line of standard output; None if it is no terminal."""
+    if sys.stdout.isatty():
+        return Console().width
+    asked = variable("COLUMNS") or ""  # as by watch(1)
+    return int(asked) if asked.isdecimal() and int(asked) else None
+
+
+def _console(width: int | None = None) -> Console:
     """The terminal, or plain text if standard output is none, whatever its encoding."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
-    return Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
+    return Console(
+        width=width,
+        force_terminal=sys.stdout.isatty(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def _signs(console: Console) -> str:

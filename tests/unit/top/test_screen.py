@@ -21,7 +21,7 @@ def shown(view: RunView, *, height: int | None = None, width: int = 80, **around
     given = {"name": "out", "now_s": BEGAN_S + 10} | around
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=False, highlight=False)
-    made = screen(view, Surroundings(**given), height=height, signs=PLAIN)
+    made = screen(view, Surroundings(**given), height=height, width=width, signs=PLAIN)
     console.print(made, crop=height is not None)
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
@@ -124,3 +124,27 @@ def test_a_long_line_is_whole_in_a_log_and_cut_on_a_terminal() -> None:
 def test_no_text_of_a_run_is_taken_for_markup() -> None:
     view = view_of([*starts(1, host="[red]h[/]"), progress(1.0, 1, samples=1)])
     assert any("[red]h[/]" in line for line in shown(view))
+
+
+@pytest.mark.parametrize("width", [80, 60, 40, 30])
+@pytest.mark.parametrize("name", ["auc", "m" * 74])
+def test_values_stay_where_a_terminal_is_narrow(events: list[Event], width: int, name: str) -> None:
+    told = [
+        event(3.0 + n, 0, "epoch", epoch=n, step=n, **{"loss": 0.123456, name: 0.01 * n + 0.98765})
+        for n in range(1, 50)
+    ]
+    lines = shown(view_of([*events, *told]), width=width)
+    tables = [n for n, line in enumerate(lines) if line == ""]
+    curves, ranks = (lines[a + 1 : b] for a, b in zip(tables, [*tables[1:], None], strict=True))
+    ranks = ranks[:4]  # a line about them follows
+    assert max(map(len, curves + ranks)) <= width
+    assert "0.12346" in curves[0]
+    assert "1.4777" in curves[1]
+    assert "…" not in "".join(ranks) + curves[0]
+    assert ("…" in curves[1]) == (len(name) > width - 20)
+    assert re.sub(" +", " ", ranks[0]).startswith("rank host state step")
+
+
+def test_a_terminal_in_which_not_even_the_step_has_room(events: list[Event]) -> None:
+    lines = shown(view_of([*events, recovered(2.6, 0, lost=[1])]), width=22)
+    assert any(line.split() == ["1", "h", "dead"] for line in lines)

@@ -44,6 +44,24 @@ def test_once_prints_plain_text(report: Path, capfd: pytest.CaptureFixture[str])
     assert all(line == line.rstrip() for line in printed.splitlines())
 
 
+def test_lines_in_a_pipe_are_as_long_as_they_need(
+    report: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "m" * 90
+    append(report, lines([*starts(1, host="h" * 90), event(2.0, 0, "epoch", epoch=0, step=1)]))
+    append(report, lines([event(2.0, 0, "epoch", epoch=1, step=2, **{name: 0.25})]))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["top", str(report), "--once"]) == 0
+    printed = capfd.readouterr().out
+    assert name in printed and "h" * 90 in printed and "0.25" in printed
+    assert "memory" in printed
+    monkeypatch.setenv("COLUMNS", "40")  # as watch(1) does
+    assert main(["top", str(report), "--once"]) == 0
+    printed = capfd.readouterr().out
+    assert name not in printed and "0.25" in printed
+    assert "waits ms" not in printed
+
+
 def test_colours_that_are_asked_for_do_not_come_into_a_pipe(
     report: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
