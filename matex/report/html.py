@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 __all__ = ["Picture", "document", "figure", "table"]
 
+_NARROW = "max-width: 45em"
+_DARK = "prefers-color-scheme: dark"
+
 _STYLE = """
 :root { color-scheme: light dark; --text: #222; --page: #fff; --quiet: #555; --line: #ddd }
 @media (prefers-color-scheme: dark) {
@@ -27,7 +30,7 @@ th, td { padding: .2em .8em .2em 0; text-align: right; border-bottom: 1px solid 
 .wide { overflow-x: auto }
 th { font-weight: 600; color: var(--quiet) }
 td:first-child, th:first-child { text-align: left }
-@media (max-width: 45em) {
+@media (NARROW) {
   .headed tr:first-child { display: none }
   .headed, .headed tbody, .headed tr { display: block }
   .headed tr { border-bottom: 2px solid var(--line); padding: .4em 0 }
@@ -37,16 +40,18 @@ td:first-child, th:first-child { text-align: left }
                        flex: none }
   .headed td[data-heading=""] { justify-content: flex-start; font-weight: 600 }
   .headed td[data-heading=""]::before { content: none }
-  .wide img { max-width: none; width: 45em }
+  .wide img { max-width: min(100%, 34em) }
 }
-"""
+""".replace("NARROW", _NARROW)
 
 
 class Picture(NamedTuple):
-    """A picture as PNG, on a light and on a dark ground."""
+    """A picture as PNG, on a light and on a dark ground, each also for a narrow screen."""
 
     light: bytes
     dark: bytes
+    narrow_light: bytes
+    narrow_dark: bytes
 
 
 def document(title: str, parts: Iterable[str]) -> str:
@@ -96,12 +101,19 @@ def _linked(text: str, address: str) -> str:
 def figure(caption: str, picture: Picture) -> str:
     """A picture below its caption; embedded in the page, for both colour schemes.
 
-    On a narrow screen it keeps a size at which its words can be read, and scrolls in its own box.
+    A narrow screen has the picture that is drawn for it, whose words can be read there.
     """
     alt = escape(caption)
-    dark = f'<source media="(prefers-color-scheme: dark)" srcset="{_data(picture.dark)}">'
+    sources = (
+        (f"({_NARROW}) and ({_DARK})", picture.narrow_dark),
+        (f"({_NARROW})", picture.narrow_light),
+        (f"({_DARK})", picture.dark),
+    )
+    others = "".join(
+        f'<source media="{media}" srcset="{_data(content)}">' for media, content in sources
+    )
     image = f'<img alt="{alt}" src="{_data(picture.light)}">'
-    return f'<h2>{alt}</h2>\n<div class="wide"><picture>{dark}{image}</picture></div>'
+    return f'<h2>{alt}</h2>\n<div class="wide"><picture>{others}{image}</picture></div>'
 
 
 def _data(content: bytes) -> str:

@@ -15,7 +15,9 @@ __all__ = ["compared", "pictures"]
 
 _BLUE, _ORANGE, _GREEN, _RED, _GREY = "#4c86bf", "#ee7733", "#2a9d46", "#dd4422", "#a5a5a5"
 _COLORS = (_BLUE, _ORANGE, _GREEN, _RED, "#9467bd", "#17a2b8", "#b8860b", _GREY)
-_WIDTH, _DPI = 9.0, 110
+# Inches, and dots per inch. The narrow ones fill a telephone's screen, which has small dots.
+_SIZES = {"": (9.0, 110), "narrow_": (4.2, 200)}
+# Colours of text and ground.
 _SCHEMES = {"light": ("#222222", "#ffffff"), "dark": ("#dddddd", "#181a1b")}
 
 #: Draws on the figure, whose height is in inches.
@@ -69,19 +71,21 @@ def _drawn(height: float, draw: Callable[[Any], None]) -> Picture:
             "matplotlib was not found: install it with pip install 'matex[report]'"
         ) from None
     made: dict[str, bytes] = {}
-    for scheme, (text, ground) in _SCHEMES.items():
+    for (size, (width, dpi)), (scheme, (text, ground)) in itertools.product(
+        _SIZES.items(), _SCHEMES.items()
+    ):
         of_text = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
         grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
         with matplotlib.rc_context(
             {**dict.fromkeys(of_text, text), **dict.fromkeys(grounds, ground)}
         ):
-            figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+            figure = Figure(figsize=(width, height), layout="constrained")
             draw(figure)
             for axes in figure.axes:
                 axes.spines[["top", "right"]].set_visible(False)
             file = io.BytesIO()
-            figure.savefig(file, format="png", dpi=_DPI)
-        made[scheme] = file.getvalue()
+            figure.savefig(file, format="png", dpi=dpi)
+        made[size + scheme] = file.getvalue()
     return Picture(**made)
 
 

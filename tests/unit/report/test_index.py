@@ -25,7 +25,7 @@ def test_several_runs_are_beside_each_other(
     assert capsys.readouterr().out.splitlines()[-1] == str(page_of_all)
     text = page_of_all.read_text()
     read = Page(text)
-    assert read.open == [] and len(read.images) == len(read.dark) == 2
+    assert read.open == [] and (len(read.images), len(read.sources)) == (2, 6)
     links = re.findall(r'href="([^"]*)"', text)
     assert links == ["runs/a/report.html", "runs/b/report.html", "runs/c/report.html"]
     assert all((tmp_path / link).exists() for link in links)

@@ -90,7 +90,7 @@ class Page(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.images: list[str] = []
-        self.dark: list[str] = []
+        self.sources: list[tuple[str, str]] = []
         self.words: list[str] = []
         self.feed(text)
 
@@ -98,7 +98,8 @@ class Page(HTMLParser):
         if tag == "img":
             self.images.append(dict(attributes)["src"] or "")
         elif tag == "source":
-            self.dark.append(dict(attributes)["srcset"] or "")
+            given = dict(attributes)
+            self.sources.append((given["media"] or "", given["srcset"] or ""))
         elif tag != "meta":
             self.open.append(tag)
 
@@ -109,14 +110,23 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
+def png_of(address: str) -> bytes:
+    """Content of a picture's address."""
+    return base64.b64decode(address.partition("base64,")[2])
+
+
 def test_the_page_needs_nothing_beside_it(run: Run) -> None:
-    text = page(run, {"loss.png": Picture(b"picture", b"by night")})
+    text = page(run, {"loss.png": Picture(b"picture", b"by night", b"small", b"small by night")})
     read = Page(text)
     assert read.open == []
-    for found, wanted in ((read.images, b"picture"), (read.dark, b"by night")):
-        assert [base64.b64decode(i.partition("base64,")[2]) for i in found] == [wanted]
+    assert [png_of(image) for image in read.images] == [b"picture"]
+    assert [(media, png_of(image)) for media, image in read.sources] == [  # the first that holds
+        ("(max-width: 45em) and (prefers-color-scheme: dark)", b"small by night"),
+        ("(max-width: 45em)", b"small"),
+        ("(prefers-color-scheme: dark)", b"by night"),
+    ]
     assert not re.findall(r"(?:href|src|srcset)=\"(?!data:)|url\(|@import", text)
-    assert text.count("prefers-color-scheme: dark") == 2
+    assert text.count("prefers-color-scheme: dark") == 3
     assert {"kill", "compute", "250", "750", "finished"} <= set(read.words)
     assert "nan:rank=<2>,step=9" in " ".join(read.words)
     assert "<2>" not in text
@@ -165,7 +175,10 @@ def test_what_apoptosis_did_is_in_the_page(tmp_path: Path) -> None:
     if importlib.util.find_spec("matplotlib") is not None:
         from matex.report.plots import pictures
 
-        assert pictures(run)["apoptosis.png"].light.startswith(b"\x89PNG")
+        drawn = pictures(run)["apoptosis.png"]
+        assert drawn.light.startswith(b"\x89PNG")
+        widths_px = [int.from_bytes(png[16:20]) for png in (drawn.light, drawn.narrow_light)]
+        assert widths_px == [990, 840]
 
 
 def test_report_writes_the_page_and_its_pictures(
@@ -177,11 +190,13 @@ def test_report_writes_the_page_and_its_pictures(
     assert capsys.readouterr().out == f"{directory / 'report.html'}\n"
     read = Page((directory / "report.html").read_text())
     images = read.images
-    assert len(read.dark) == len(images) and not set(read.dark) & set(images)
+    others = {image for _, image in read.sources}
+    assert len(others) == 3 * len(images) and not others & set(images)
+    assert all(png_of(image).startswith(b"\x89PNG") for image in others)
     for name, source in zip(("loss", "ranks", "throughput"), images, strict=True):
         content = (directory / f"{name}.png").read_bytes()
         assert content.startswith(b"\x89PNG")
-        assert base64.b64decode(source.partition("base64,")[2]) == content
+        assert png_of(source) == content
 
 
 def test_cells_say_their_heading_where_the_screen_is_narrow() -> None:
@@ -192,11 +207,16 @@ def test_cells_say_their_heading_where_the_screen_is_narrow() -> None:
     assert "data-heading" not in table((), [["status", "finished"]])
 
 
-def test_what_is_wider_than_the_screen_scrolls_in_a_box_of_its_own() -> None:
-    text = document("a", [table((), [["name", "value"]]), figure("c", Picture(b"p", b"n"))])
+def test_tables_scroll_in_a_box_and_pictures_fit_a_narrow_screen() -> None:
+    picture = figure("c", Picture(b"p", b"n", b"s", b"sn"))
+    text = document("a", [table((), [["name", "value"]]), picture])
     assert Page(text).open == []
     assert re.findall(r'<div class="wide"><(\w+)', text) == ["table", "picture"]
     assert ".wide { overflow-x: auto }" in text
+    assert re.findall(r"[^{}]*img \{([^}]*)\}", text) == [
+        " max-width: 100%; height: auto ",
+        " max-width: min(100%, 34em) ",
+    ]
 
 
 def noted(directory: Path, notes: list[tuple[int, int, float]], *ends: int) -> Run:
