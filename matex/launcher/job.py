@@ -31,6 +31,7 @@ class Job:
         mpiexec: the program that *command* calls.
         environment: variables of all processes, beside the token.
         quiet: whether their output is discarded.
+        files: open files that mpiexec inherits.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Job:
         environment: Mapping[str, str],
         *,
         quiet: bool = False,
+        files: Sequence[int] = (),
     ) -> None:
         self._end = mpiexec.end
         self._segments = segments() if mpiexec.kind is MpiexecKind.HYDRA else None
@@ -53,6 +55,7 @@ class Job:
                 stdout=subprocess.DEVNULL if quiet else None,
                 stderr=subprocess.DEVNULL if quiet else None,
                 start_new_session=True,
+                pass_fds=files,
             )
 
     def wait(self, timeout_s: float) -> bool:

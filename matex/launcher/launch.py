@@ -13,10 +13,11 @@ from matex.config.given import given_in_environment
 from matex.config.kinds import SWITCH, WORDS
 from matex.config.option import options_of
 from matex.config.options import AS_MANY_AS_ARE_LOST
+from matex.errors import InputError
 from matex.launcher.mpiexec import Mpiexec
 from matex.launcher.restarts import read_hosts
 
-__all__ = ["Launch", "mpiexec_command", "rank_options"]
+__all__ = ["Launch", "check_survival", "mpiexec_command", "rank_options"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,20 @@ class Launch:
         After a restart on the hosts that are left it may be one.
         """
         return self.nodes > 1 if self.hosts is None else len(read_hosts(self.hosts)) > 1
+
+
+def check_survival(wanted: Launch, mpiexec: Mpiexec) -> None:
+    """Refuse options that need ULFM if there is none. Pure.
+
+    Raises:
+        InputError: spares were wanted, which take the place of the dead in a running job.
+    """
+    for name in ("spares", "respawn"):
+        if getattr(wanted.config, name) and not mpiexec.survives:
+            raise InputError(
+                f"--{name} wants Open MPI 5, whose ULFM lets others take the place of dead ranks. "
+                f"Received: {mpiexec.kind.value} ({mpiexec.path})"
+            )
 
 
 def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[str]:

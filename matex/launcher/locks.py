@@ -1,4 +1,8 @@
-"""Lock of a directory for one run: two runs would overwrite each other's files."""
+"""Lock of a directory for one run: two runs would overwrite each other's files.
+
+The launcher takes it, and mpiexec inherits it: where the launcher is killed, the ranks train on,
+and the directory is theirs until mpiexec has ended with them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from matex.config import JOB
 from matex.errors import InputError
+from matex.launcher.rank_processes import holders, processes_with, setting_of
 
-__all__ = ["LOCK", "locked", "owned"]
+__all__ = ["LOCK", "leave_inherited", "locked", "owned"]
 
 LOCK = ".matex-lock"
 
@@ -37,12 +43,13 @@ def _made(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def owned(directory: Path, option: str) -> Iterator[None]:
-    """Hold *directory* as long as the block runs. Local.
+def owned(directory: Path, option: str) -> Iterator[int | None]:
+    """Hold *directory* as long as the block runs; the context is the open lock file. Local.
 
-    The system releases it when this process ends, however that happens. If the directory cannot be
-    made or its file system has no locks, nothing is held: later use of the directory reports that.
-    A directory that was made for a run that is then refused is removed.
+    The system releases it when this process and those that inherited the file have ended, however
+    that happens. If the directory cannot be made or its file system has no locks, nothing is held,
+    and there is no file: later use of the directory reports that. A directory that was made for a
+    run that is then refused is removed.
 
     Args:
         option: name of the option that names the directory.
@@ -58,17 +65,17 @@ def owned(directory: Path, option: str) -> Iterator[None]:
     except BlockingIOError:
         raise InputError(
             f"{option} must be a directory that no other run uses. Received: {directory}, "
-            f"{_owner(path)}; wait for its end, or give another one"
+            f"{_owner(path)}, or give another one"
         ) from None
     except (FileExistsError, NotADirectoryError) as error:
         received = f"{directory}: {error.strerror}; give the path of a directory, or a new one"
         raise InputError(f"{option} must be a directory. Received: {received}") from None
     except OSError:
         with stack:
-            yield
+            yield None
         return
     with stack, _noted(file, path):
-        yield
+        yield file
 
 
 @contextlib.contextmanager
@@ -106,9 +113,43 @@ def locked(path: Path) -> int:
         os.close(file)
 
 
+def leave_inherited() -> None:
+    """Close lock files that this rank inherited: what it starts may outlive the run. Local.
+
+    Open MPI's mpiexec hands no files on to ranks, MPICH's does.
+    """
+    for file in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):  # it was the one by which they were listed
+            if file.readlink().name == LOCK:
+                os.close(int(file.name))
+
+
 def _owner(path: Path) -> str:
+    """Words on who has locked *path*, and what to do."""
     try:
         owner = json.loads(path.read_text())
-        return "which process {pid} on {host} has used since {since}".format(**owner)
+        pid, whose = owner["pid"], "process {pid} on {host} has used since {since}".format(**owner)
     except (OSError, ValueError, KeyError):
-        return "which another run has just begun to use"
+        return "which another run has just begun to use; wait for its end"
+    found = holders(path)
+    if pid in found:
+        return f"which {whose}; wait for its end"
+    # Only what mpiexec and its like were started with: another launcher may just be trying.
+    jobs = {holder: job for holder in found if (job := setting_of(holder, JOB)) is not None}
+    if not jobs:  # on another host, or another user's
+        return f"which the run of {whose}; wait for its end"
+    mpiexec = min(jobs, key=lambda holder: (not _leads(holder), holder))
+    if processes_with(jobs[mpiexec]) == [mpiexec]:
+        left = f"its mpiexec, process {mpiexec}, has not ended with the ranks"
+        return f"which the run of {whose}; that process is gone, {left}: kill -KILL {mpiexec}"
+    left = f"its ranks still run, below process {mpiexec}"
+    instead = f"wait for their end, make them save and leave by kill -USR1 {mpiexec}"
+    return f"which the run of {whose}; that process is gone, {left}: {instead}"
+
+
+def _leads(pid: int) -> bool:
+    """Whether process *pid* leads a session, as the mpiexec of a run does."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:  # it has just ended
+        return False

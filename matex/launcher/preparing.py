@@ -58,11 +58,10 @@ def _end_with_a_whole_line(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def all_owned(config: Config) -> Iterator[None]:
-    """Context in which this run alone uses its directories."""
+def all_owned(config: Config) -> Iterator[list[int]]:
+    """Context in which this run alone uses its directories: their lock files, for mpiexec."""
     given = {"--report": config.report, "--checkpoint": config.checkpoint}
     options = {path.absolute(): option for option, path in given.items() if path is not None}
     with contextlib.ExitStack() as stack:
-        for directory, option in options.items():
-            stack.enter_context(owned(directory, option))
-        yield
+        files = [stack.enter_context(owned(path, option)) for path, option in options.items()]
+        yield [file for file in files if file is not None]

@@ -6,10 +6,10 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["is_gone", "processes_with", "ranks_below"]
+__all__ = ["holders", "is_gone", "processes_with", "ranks_below", "setting_of"]
 
 _PROC = Path("/proc")
-_RANK = b"PMIX_RANK="  # which Open MPI's launcher sets for each rank
+_RANK = "PMIX_RANK"  # which Open MPI's launcher sets for each rank
 
 
 def ranks_below(pid: int) -> dict[int, int]:
@@ -45,6 +45,29 @@ def processes_with(setting: str) -> list[int]:
     return found
 
 
+def setting_of(pid: int, name: str) -> str | None:
+    """The variable *name* with its value, ``NAME=VALUE``, with which process *pid* was started.
+
+    None if it had none, or cannot be seen.
+    """
+    with contextlib.suppress(OSError):
+        for setting in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+            if setting.startswith(os.fsencode(f"{name}=")):
+                return os.fsdecode(setting)
+    return None
+
+
+def holders(path: Path) -> list[int]:
+    """Processes on this host that have the file *path* open, as far as they can be seen."""
+    found = []
+    for entry in _PROC.iterdir():
+        with contextlib.suppress(OSError):  # it ended, or belongs to another user
+            if entry.name.isdigit():
+                files = list((entry / "fd").iterdir())
+                found += [int(entry.name)] * any(_is(file, path) for file in files)
+    return found
+
+
 def is_gone(pid: int) -> bool:
     """Whether process *pid* has ended; False where that is unknown."""
     try:
@@ -65,10 +88,15 @@ def _children(pid: int) -> list[int]:
     return children
 
 
+def _is(file: Path, path: Path) -> bool:
+    """Whether *file* of a process, which may have closed it by now, is *path*."""
+    try:
+        return file.samefile(path)
+    except OSError:
+        return False
+
+
 def _rank_of(pid: int) -> int | None:
     """Rank of process *pid* by its environment; None if it is none, or has ended."""
-    with contextlib.suppress(OSError):
-        for variable in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-            if variable.startswith(_RANK):
-                return int(variable.removeprefix(_RANK))
-    return None
+    setting = setting_of(pid, _RANK)
+    return None if setting is None else int(setting.removeprefix(f"{_RANK}="))

@@ -11,20 +11,19 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from matex.checkpointing.host_memory import Places, reserved
 from matex.config import ARBITER, one_order_of_sets
 from matex.config.batch_systems import launcher_settings
-from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, HostNames
 from matex.launcher.draining import Draining
 from matex.launcher.ending import NOT_STARTED, Logs, all_events, judge, last_start, reason_of
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
-from matex.launcher.launch import Launch, mpiexec_command
+from matex.launcher.launch import Launch, check_survival, mpiexec_command
 from matex.launcher.meeting import Meeting
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
@@ -58,12 +57,12 @@ def supervise(wanted: Launch) -> int:
     """
     mpiexec = find_mpiexec()
     wanted = replace(wanted, ulfm=wanted.ulfm and mpiexec.survives)
-    _check(wanted, mpiexec)
+    check_survival(wanted, mpiexec)
     with scratch_directory() as scratch:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
         with (
-            all_owned(wanted.config),
+            all_owned(wanted.config) as locks,
             reserved() as places,
             served_input(scratch) as standard_input,
         ):
@@ -86,25 +85,11 @@ def supervise(wanted: Launch) -> int:
                 if not wanted.max_restarts:  # only for new processes: no checkpoint is wanted
                     config = replace(config, memory_every=math.inf)
             started = replace(wanted, config=config)
-            supervisor = _Supervisor(started, report, environment, mpiexec, places)
+            supervisor = _Supervisor(started, report, environment, mpiexec, places, locks)
             with supervisor.listening():
                 reason = supervisor.run()
                 supervisor.relaunch.tidy(reason)
         return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept is not None)
-
-
-def _check(wanted: Launch, mpiexec: Mpiexec) -> None:
-    """Refuse options that need ULFM if there is none.
-
-    Raises:
-        InputError: spares were wanted, which take the place of the dead in a running job.
-    """
-    for name in ("spares", "respawn"):
-        if getattr(wanted.config, name) and not mpiexec.survives:
-            raise InputError(
-                f"--{name} wants Open MPI 5, whose ULFM lets others take the place of dead ranks. "
-                f"Received: {mpiexec.kind.value} ({mpiexec.path})"
-            )
 
 
 class _Supervisor:
@@ -115,12 +100,14 @@ class _Supervisor:
         environment: dict[str, str],
         mpiexec: Mpiexec,
         places: Places | None,
+        locks: Sequence[int],
     ) -> None:
         self._wanted = wanted
         self._report = report
         self._log = EventLog(report / EVENTS, -1)
         self.logs = Logs(report)
         self._mpiexec = mpiexec
+        self._locks = locks
         self._environment = environment
         self._hosts = Hosts(mpiexec=mpiexec, environment=environment)
         self.relaunch = Relaunch(wanted, report, self._hosts, places)
@@ -210,7 +197,8 @@ class _Supervisor:
             announce(self._report)
         with self._arbiter(wanted) as arbiter:
             asking = {ARBITER: arbiter.setting} if arbiter else {}
-            job = Job(self._mpiexec, command, {**self._environment, **asking})
+            environment = {**self._environment, **asking}
+            job = Job(self._mpiexec, command, environment, files=self._locks)
             with self._signals.passed_to(job):
                 spawns = wanted.config.respawn > 0 and not wanted.cold
                 here = RanksHere(self._report, wanted.processes, job.ranks)

@@ -18,6 +18,7 @@ from matex.config import Config, arbiter_setting, starting_rank, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.config.launcher_address import LauncherAddress
 from matex.errors import InputError
+from matex.launcher.locks import leave_inherited
 from matex.process import child_output, devices, library_import, own_interrupts, standard_input
 from matex.process.graph_prints import hear_prints
 from matex.process.shared_report import claim_together
@@ -55,6 +56,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         InputError: TensorFlow is missing or already uses a GPU; there are too many spares; or the
             report directory is not of a run, or cannot be written.
     """
+    leave_inherited()
     stop_request = StopRequest(config.wall_time)
     stop_request.listen(interrupts=interrupts)
     own_interrupts.install(stop_request)

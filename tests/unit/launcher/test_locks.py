@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -25,11 +27,35 @@ with owned(Path(sys.argv[1]), "--report"):
     print("held", flush=True)
     input()
 """
+# A launcher, whose mpiexec executes the second argument, and says when it has started its ranks:
+# no programs, because where one is just being executed, its environment cannot be seen.
+LAUNCH = """
+import os, sys
+from pathlib import Path
+from matex.launcher.job import Job
+from matex.launcher.locks import owned
+from matex.launcher.mpiexec import Mpiexec, MpiexecKind
+with owned(Path(sys.argv[1]), "--report") as file:
+    ready = Path(sys.argv[1], "ready")
+    os.mkfifo(ready)
+    command = ["sh", "-c", sys.argv[2].format(file=file, ready=ready)]
+    Job(Mpiexec("sh", MpiexecKind.OTHER), command, os.environ, quiet=True, files=[file])
+    ready.read_text()
+    print("held", flush=True)
+    input()
+"""
+INHERITED = """
+import os, sys
+from pathlib import Path
+from matex.launcher.locks import leave_inherited
+leave_inherited()
+print([name for name in os.listdir("/proc/self/fd") if Path("/proc/self/fd", name).exists()])
+"""
 
 
-def holder(directory: Path) -> subprocess.Popen[str]:
+def holder(directory: Path, *words: str, program: str = HOLD) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, directory],
+        [sys.executable, "-c", program, directory, *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -59,6 +85,55 @@ def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     with owned(tmp_path, "--report"):
         pass
     assert not (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            "(echo > {ready}; read end < {ready}) {file}>&- & wait",
+            "its ranks still run, below process {0}: wait for their end, make them save and leave "
+            "by kill -USR1 {0}",
+        ),
+        (
+            "echo > {ready}; read end < {ready}",
+            "its mpiexec, process {}, has not ended with the ranks: kill -KILL",
+        ),
+    ],
+)
+def test_a_directory_is_the_run_s_until_its_mpiexec_has_ended(
+    command: str, told: str, tmp_path: Path
+) -> None:
+    launcher = holder(tmp_path, command, program=LAUNCH)
+    launcher.send_signal(signal.SIGKILL)
+    launcher.communicate(timeout=patience(60))
+    with pytest.raises(InputError) as refused, owned(tmp_path, "--report"):
+        pytest.fail("two runs hold one directory")
+    line = str(refused.value)
+    mpiexec = max(map(int, re.findall(r"(?:process|KILL) (\d+)", line)))
+    ended = os.pidfd_open(mpiexec)
+    try:
+        os.killpg(mpiexec, signal.SIGKILL)
+        assert f"{tmp_path}, which the run of process {launcher.pid} on " in line
+        assert "that process is gone" in line
+        assert told.format(mpiexec) in line
+        assert "\n" not in line
+        assert select.select([ended], [], [], patience(60))[0]
+    finally:
+        os.close(ended)
+    with owned(tmp_path, "--report"):
+        pass
+
+
+def test_a_rank_keeps_no_lock_that_it_inherited(tmp_path: Path) -> None:
+    with owned(tmp_path, "--report") as file:
+        assert file is not None
+        said = subprocess.run(
+            [sys.executable, "-c", INHERITED],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            pass_fds=[file], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    assert said.stdout == "['0', '1', '2']\n"
 
 
 def test_a_refused_run_leaves_no_directory_that_it_made(tmp_path: Path) -> None:
