@@ -63,7 +63,8 @@ def open_tars(
     """``x`` uint8 and ``y`` int64 of the samples of all shards, concatenated.
 
     Where the names of some say train and those of others val or test, of each part. A class is the
-    number that stands in the tars, or that of its name in the order of all names.
+    number that stands in the tars, or that of its name in the order of all names. A tar without
+    files adds nothing.
 
     Args:
         paths: files of the shards, in the order of their rows.
@@ -72,7 +73,7 @@ def open_tars(
         size: (height, width) to cut and scale to.
 
     Raises:
-        DataError: a tar is damaged, or is none of samples.
+        DataError: a tar is damaged, or is none of samples; or no tar has files.
     """
     check_size(size)
     if not paths:
@@ -83,7 +84,13 @@ def open_tars(
     for path in paths:
         name = path.relative_to(origin) if path.is_relative_to(origin) else path.name
         sets.setdefault(part_of(str(name)) if len(paths) > 1 else "", []).append(path)
-    parts = {part: _indexed(shards, label) for part, shards in sets.items()}
+    indexed = {part: _indexed(shards, label) for part, shards in sets.items()}
+    parts = {part: (images, labels) for part, (images, labels) in indexed.items() if labels}
+    if not parts:
+        received = "a tar" if len(paths) == 1 else f"{len(paths)} tars"
+        raise DataError(
+            f"{origin} must hold NAME.jpg and NAME.cls. Received: {received} without files"
+        )
     classes = _classes({part: labels for part, (_, labels) in parts.items()}, origin)
     numbers = {name: number for number, name in enumerate(classes)}
     members: dict[str, Rows] = {}

@@ -44,7 +44,7 @@ def samples_of(path: Path, *, field: str | None = None) -> list[TarSample]:
     """The samples of the tar *path*, in the order of their images.
 
     A sample is ``NAME.jpg`` (.jpeg, .png, .gif, .bmp) and ``NAME.cls``, or ``.json`` or ``.txt``
-    with the class. Headers and labels are read, and no image.
+    with the class. Headers and labels are read, and no image. A tar without files has none.
 
     Args:
         field: name of the label in .json; by default label, cls, class or class_id.
@@ -128,8 +128,6 @@ def _check_end(path: Path, file: BinaryIO, end: int) -> None:
 def _samples(
     path: Path, file: BinaryIO, found: dict[str, dict[str, Place]], field: str | None
 ) -> Iterator[TarSample]:
-    if not found:
-        raise DataError(f"{path} must hold NAME.jpg and NAME.cls. Received: a tar without files")
     for key, kinds in found.items():
         images = [kinds[kind] for kind in IMAGES if kind in kinds]
         label = next((kind for kind in LABELS if kind in kinds), None)

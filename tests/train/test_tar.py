@@ -59,6 +59,28 @@ def test_parts_and_names_of_classes(tmp_path: Path) -> None:
         data.open(tmp_path / "a")
 
 
+def test_a_shard_without_files_adds_no_samples(tmp_path: Path) -> None:
+    shards_of(tmp_path, "in-train-0.tar", "in-train-2.tar", word="n{}")
+    for name in ("in-train-1.tar", "in-train-3.tar", "in-val-0.tar"):
+        tar_of(tmp_path / name, {})
+    opened = data.open(tmp_path)
+    assert list(opened) == ["x_train", "y_train"]
+    assert np.array_equal(opened.x_train[:], PIXELS)
+    assert opened.y_train[:4].tolist() == [0, 1, 2, 0]
+    assert opened.notes == {"files": "5", "classes": "3"}
+
+
+@pytest.mark.parametrize(("count", "received"), [(1, "a tar"), (2, "2 tars")])
+def test_shards_that_are_all_without_files(count: int, received: str, tmp_path: Path) -> None:
+    paths = [tar_of(tmp_path / f"in-{number}.tar", {}) for number in range(count)]
+    for given in (paths, tmp_path):
+        with pytest.raises(
+            DataError,
+            match=rf"must hold NAME\.jpg and NAME\.cls\. Received: {received} without files",
+        ):
+            data.open(given)
+
+
 def test_tars_beside_what_was_unpacked_of_them(tmp_path: Path) -> None:
     """ImageNet comes as a tar of each class, and these often stay where they were unpacked."""
     (tmp_path / "train" / "n0").mkdir(parents=True)
