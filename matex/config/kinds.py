@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from matex.config.named_arguments import named_arguments
 
 __all__ = [
     "COMPRESSION",
+    "FINITE",
     "KINDS",
     "MONITOR",
     "OPTIMIZER",
@@ -54,6 +56,13 @@ def _number(value: Any) -> float:
     if isinstance(value, str | bool):
         raise TypeError
     return float(value)
+
+
+def _finite(value: Any) -> float:
+    number = _number(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def _word(value: Any) -> str:
@@ -134,6 +143,8 @@ MONITOR = Kind(
     "the name of a value in the logs, after max: where the highest is the best", _monitor, _monitor
 )
 TIME = Kind("a time HH:MM:SS above zero", duration_s, _time, duration_text)
+
+FINITE = Kind("a finite number", lambda text: _finite(float(text)), _finite)
 
 #: The kind of an option whose field has this type.
 KINDS: dict[Any, Kind] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from matex.config.kinds import COMPRESSION, MONITOR, OPTIMIZER, TIME
+from matex.config.kinds import COMPRESSION, FINITE, MONITOR, OPTIMIZER, TIME
 from matex.config.option import check_values, option
 
 __all__ = [
@@ -255,7 +255,7 @@ class RankOptions:
         choices=("none", "linear", "sqrt"))
     warmup_epochs: float = option(
         5.0, "E", "epochs in which the factor of --lr-scaling climbs from 1", LARGE_BATCHES,
-        least=0, unit="epochs", default_text="5")
+        kind=FINITE, least=0, unit="epochs", default_text="5")
 
     inject: tuple[str, ...] = option(
         (), "FAULT", "set off a fault; may be given again", INJECTION)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from matex.config.contradiction import Contradiction
-from matex.config.named_arguments import KERAS_OPTIMIZERS, named_arguments
+from matex.config.named_arguments import KERAS_OPTIMIZERS, named_arguments, unfit_argument
 from matex.config.option import options_of
 from matex.config.options import OWN_ROWS, RankOptions
 
@@ -146,13 +146,17 @@ def _check_centres(config: RankOptions) -> None:
             config,
         )
     if config.centre_optimizer is not None:
-        name, _ = named_arguments(config.centre_optimizer)
+        name, arguments = named_arguments(config.centre_optimizer)
         if name.lower() not in KERAS_OPTIMIZERS:
             raise Contradiction(
                 f"{{centre_optimizer}} must name an optimizer of Keras: one of "
                 f"{', '.join(KERAS_OPTIMIZERS)}; adagrad:learning_rate=0.01 is one with an "
                 "argument. Received: {centre_optimizer:=}",
                 config,
+            )
+        if wanted := unfit_argument(arguments):
+            raise Contradiction(
+                f"{{centre_optimizer}} must have {wanted}. Received: {{centre_optimizer:=}}", config
             )
     if config.asynchronous and config.sync_every == 1:
         raise Contradiction(

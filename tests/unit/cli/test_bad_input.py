@@ -145,6 +145,34 @@ BAD = {
         ["run", "-n", "2", "--strategy", "downpour", "--centre-optimizer", "foo", "train.py"],
         "--centre-optimizer must name an optimizer of Keras: one of adadelta, ",
     ),
+    "a rate of an optimizer that is none": (
+        [
+            "run",
+            "-n",
+            "2",
+            "--strategy",
+            "downpour",
+            "--centre-optimizer",
+            "adam:learning_rate=abc",
+            "train.py",
+        ],
+        "--centre-optimizer must have a finite number above 0 as learning_rate. "
+        "Received: --centre-optimizer adam:learning_rate=abc",
+    ),
+    "a factor without end": (
+        [
+            "run",
+            "-n",
+            "2",
+            "--batch-per-rank",
+            "--lr-scaling",
+            "linear",
+            "--warmup-epochs",
+            "inf",
+            "train.py",
+        ],
+        "--warmup-epochs must be a finite number of at least 0 epochs. Received: 'inf'",
+    ),
     "the best by a name of nothing": (
         [
             "run",

@@ -237,6 +237,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "sgd; adagrad:learning_rate=0.01 is one with an argument. "
         "Received: centre_optimizer='foo:learning_rate=1'",
     ),
+    (
+        {"centre_optimizer": "adam:learning_rate=0", "strategy": "downpour"},
+        "centre_optimizer must have a finite number above 0 as learning_rate. "
+        "Received: centre_optimizer='adam:learning_rate=0'",
+    ),
     ({"spares": 1, "strategy": "downpour"}, "spares wants strategy sync"),
     ({"respawn": 1, "strategy": "gossip"}, "respawn wants strategy sync"),
     ({"respawn": 1, "balance": True}, "respawn wants a constant global batch in equal shares"),
