@@ -198,7 +198,7 @@ def _count(fit: FitParts, source: Source, start: Cursor) -> None:
     if source.samples is not None:  # a stream's are counted as they arrive
         expected = (epochs - start.epoch) * source.samples - start.samples
         run.ledger.expect_samples(max(0, expected))
-    run.ledger.note_parameters(keras_hooks.parameters(fit.model))
+    run.ledger.begin_fit(keras_hooks.parameters(fit.model))
 
 
 def _note(

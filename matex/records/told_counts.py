@@ -31,11 +31,28 @@ def told_counts(events: Sequence[Event]) -> dict[str, Any]:
         counts |= {"samples_used": used[-1], "samples_expected": used[-1]}
     if fits:
         counts["strategy"] = fits[-1]["strategy"]
-    sizes = [
-        e["parameters"] for e in events if e["event"] in ("fit", "apoptosis") and "parameters" in e
-    ]
-    if sizes:
-        counts |= {"parameters_start": sizes[0], "parameters_end": sizes[-1]}
+    counts |= _parameters(events)
+    return counts
+
+
+def _parameters(events: Sequence[Event]) -> dict[str, int]:
+    """Parameters of the last model when its first fit began, and now; empty if none are told.
+
+    A later fit that begins with another number than the one before ended with is of another model.
+    A fit is told of again where its numbers change, and by a start that goes on in it.
+    """
+    counts: dict[str, int] = {}
+    number: int | None = None
+    for event in events:
+        if event["event"] not in ("fit", "apoptosis") or "parameters" not in event:
+            continue
+        size: int = event["parameters"]
+        if event["event"] == "fit" and event["fit"] != number:
+            number = event["fit"]
+            if size != counts.get("parameters_end"):
+                counts["parameters_start"] = size
+        counts.setdefault("parameters_start", size)
+        counts["parameters_end"] = size
     return counts
 
 

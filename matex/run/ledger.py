@@ -68,9 +68,17 @@ class RunLedger:
         self._totals.metrics = dict(metrics)
         self._totals.staleness.update(staleness)
 
+    def begin_fit(self, parameters: int) -> None:
+        """Record that a fit begins with a model of so many *parameters*.
+
+        Another number than at the end of the fit before is another model's.
+        """
+        if parameters != self._totals.parameters_end:
+            self._totals.parameters_start = parameters
+        self.note_parameters(parameters)
+
     def note_parameters(self, parameters: int) -> None:
-        """Record the number of parameters of the trained model."""
-        self._totals.parameters_start = self._totals.parameters_start or parameters
+        """Record the number of parameters that the model of the running fit has now."""
         self._totals.parameters_end = parameters
 
     def counts(self) -> dict[str, Any]:

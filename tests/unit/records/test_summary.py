@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from matex.records.summary import SUMMARY, Totals, faults_csv, summarize, unwritten
+from matex.records.told_counts import told_counts
 
 FIELDS = {
     "status", "reason", "resumable", "strategy", "messages_per_step", "bytes_per_step",
@@ -216,7 +217,8 @@ def test_it_has_what_the_events_tell(tmp_path: Path) -> None:
         {"event": "apoptosis", "parameters": 40},
         {**fit, "parameters": 40},  # after a restart
         {"event": "progress", "samples": 96},
-        {**fit, "fit": 1, "parameters": 30},
+        {**fit, "fit": 1, "parameters": 40},
+        {"event": "apoptosis", "parameters": 30},
         {"event": "fit", "fit": 2, "whole": "reason", "but_for": []},
     ]
     told = [{"time_s": float(n), "rank": 0, **event} for n, event in enumerate(events)]
@@ -225,6 +227,27 @@ def test_it_has_what_the_events_tell(tmp_path: Path) -> None:
     assert (one["samples_expected"], one["samples_used"], one["samples_lost"]) == (96, 96, 0)
     assert (one["metrics"], one["strategy"]) == ({"loss": 0.5, "step": 7}, "easgd")
     assert (one["parameters_start"], one["parameters_end"]) == (50, 30)
+
+
+@pytest.mark.parametrize(
+    ("told", "sizes"),
+    [
+        ([(0, 50), (1, 30)], (30, 30)),  # of two models
+        ([(0, 50), (1, 30), (1, 20)], (30, 20)),  # the second was shrunk, and told of anew
+        ([(0, 50), (1, 30), (2, 30)], (30, 30)),
+        ([(0, 50), (0, 40), (0, 50)], (50, 50)),  # started again from before the shrinking
+        ([(0, 50), (1, 30), (0, 50)], (50, 50)),  # started again from the beginning
+    ],
+)
+def test_the_parameters_are_those_of_the_last_model(
+    told: list[tuple[int, int]], sizes: tuple[int, int]
+) -> None:
+    events = [
+        {"time_s": 0.0, "rank": 0, "event": "fit", "fit": fit, "strategy": "sync", "parameters": n}
+        for fit, n in told
+    ]
+    counts = told_counts(events)
+    assert (counts["parameters_start"], counts["parameters_end"]) == sizes
 
 
 def test_the_faults_of_a_summary_as_csv() -> None:
