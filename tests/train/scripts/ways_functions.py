@@ -115,6 +115,7 @@ def built_by_the_first_call():
 def constant_noise():
     """Noise of TensorFlow's for a number of rows that the script knows; the last batch has less."""
     gan = GanLoop()
+
     def noise(x):
         scale = tf.random.uniform([BATCH, 1], 1, 9, tf.int32) / 9
         normal = tf.random.normal([BATCH, LATENT]) + keras.random.normal((BATCH, LATENT))
