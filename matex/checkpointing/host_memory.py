@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from matex.config import SEGMENTS, segments_directory
 __all__ = ["Places", "forsake_segments", "ready_segments", "reserved"]
 
 _MEMORY = Path("/dev/shm")
+_SEGMENTS = "-mpi"  # end of the name of the directory for Open MPI
 
 
 class Places(NamedTuple):
@@ -35,14 +36,19 @@ class Places(NamedTuple):
 
 
 @contextlib.contextmanager
-def reserved() -> Iterator[Places | None]:
-    """Context with names for this run, removed from this host at its end; None without memory."""
+def reserved(processes_with: Callable[[str], Sequence[int]]) -> Iterator[Places | None]:
+    """Context with names for this run, removed from this host at its end; None without memory.
+
+    Args:
+        processes_with: function that gives the processes on this host that were started with a
+            ``VARIABLE=VALUE``. Directories of killed launchers stay as long as their ranks live.
+    """
     if not _MEMORY.is_dir():
         yield None
         return
-    _remove_left()
+    _remove_left(processes_with)
     path = _MEMORY / f"{_prefix(str(os.getpid()))}{uuid.uuid4().hex[:8]}"
-    places = Places(snapshots=path, segments=path.with_name(f"{path.name}-mpi"))
+    places = Places(snapshots=path, segments=path.with_name(path.name + _SEGMENTS))
     try:
         yield places
     finally:
@@ -78,9 +84,12 @@ def _prefix(pid: str) -> str:
     return f"matex-{os.getuid()}-{pid}-{host}-"
 
 
-def _remove_left() -> None:
-    """Remove directories of this user on this host whose launcher has ended, as when killed."""
+def _remove_left(processes_with: Callable[[str], Sequence[int]]) -> None:
+    """Remove directories of this user on this host whose launcher and ranks have ended."""
     for path in _MEMORY.glob(f"{_prefix('*')}*"):
-        pid = path.name.split("-")[2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        pid, name = path.name.split("-")[2], path.name.removesuffix(_SEGMENTS)
+        if not pid.isdigit() or Path(f"/proc/{pid}").exists():
+            continue
+        segments = path.with_name(name + _SEGMENTS)
+        if not processes_with(f"{SEGMENTS}={segments}"):
             shutil.rmtree(path, ignore_errors=True)

@@ -28,6 +28,7 @@ from matex.launcher.meeting import Meeting
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
 from matex.launcher.preparing import all_owned, prepare
+from matex.launcher.rank_processes import processes_with
 from matex.launcher.relaunch import Relaunch, Survey, take_fence
 from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
 from matex.launcher.scratch import scratch_directory
@@ -63,7 +64,7 @@ def supervise(wanted: Launch) -> int:
         report = scratch / "report" if kept is None else kept
         with (
             all_owned(wanted.config) as locks,
-            reserved() as places,
+            reserved(processes_with) as places,
             served_input(scratch) as standard_input,
         ):
             prepare(report, wanted.config.checkpoint)

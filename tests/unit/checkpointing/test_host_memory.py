@@ -11,6 +11,7 @@ import pytest
 from matex.checkpointing import host_memory
 from matex.checkpointing.host_memory import forsake_segments, ready_segments, reserved
 from matex.config import SEGMENTS
+from matex.launcher.rank_processes import processes_with
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_of_the_run_is_left_on_this_host(memory: Path) -> None:
-    with reserved() as places:
+    with reserved(processes_with) as places:
         assert places is not None and list(memory.iterdir()) == []
         for directory in places:
             assert directory.parent == memory
@@ -32,7 +33,7 @@ def test_without_such_memory_there_are_no_names(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_memory, "_MEMORY", memory / "none")
-    with reserved() as places:
+    with reserved(processes_with) as places:
         assert places is None
 
 
@@ -49,14 +50,31 @@ def test_only_what_launchers_of_this_host_left_is_removed(memory: Path) -> None:
     left = [f"matex-{user}-{ended.pid}-{host}-89ef{end}" for end in ("0123", "0123-mpi")]
     for name in (*stay, *left):
         (memory / name).mkdir()
-    with reserved():
+    with reserved(processes_with):
         assert sorted(path.name for path in memory.iterdir()) == sorted(stay)
+
+
+def test_what_the_ranks_of_a_killed_launcher_use_stays(memory: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    host = os.uname().nodename.replace("-", "_").replace(".", "_")
+    path = memory / f"matex-{os.getuid()}-{ended.pid}-{host}-0123abcd"
+    segments = path.with_name(f"{path.name}-mpi")
+    for directory in (path, segments):
+        directory.mkdir()
+    settings = {**os.environ, SEGMENTS: str(segments)}
+    with subprocess.Popen(["cat"], env=settings, stdin=subprocess.PIPE) as rank:
+        with reserved(processes_with):
+            assert sorted(memory.iterdir()) == [path, segments]
+        rank.communicate()
+    with reserved(processes_with):
+        assert not list(memory.iterdir())
 
 
 def test_ranks_make_the_directory_of_segments_and_the_last_removes_it(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with reserved() as places:
+    with reserved(processes_with) as places:
         assert places is not None
         for name, value in places.settings.items():
             monkeypatch.setenv(name, value)
