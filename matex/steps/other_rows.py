@@ -13,9 +13,10 @@ import numpy as np
 
 from matex import keras_hooks
 
-__all__ = ["larger_rows", "varied_rows"]
+__all__ = ["larger_rows", "nudged_rows", "varied_rows"]
 
 _LARGER, _OTHER = 8, 0.4
+_NUDGE = 1 + 2.0**-20
 
 
 def varied_rows(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
@@ -47,11 +48,28 @@ def larger_rows(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
         rows, one_for_all: see :func:`varied_rows`; values repeated in all rows are kept.
     """
 
-    def larger(place: int, values: np.ndarray) -> np.ndarray:
-        whole_numbers = values.dtype.kind != "f" or (values == np.round(values)).all()
-        return values if place in one_for_all or whole_numbers else values * _LARGER
+    return _scaled(rows, one_for_all, _LARGER)
 
-    return _made(rows, larger)
+
+def nudged_rows(rows: Any) -> Any | None:
+    """*rows* with all continuous values larger by a millionth; None if there is none. Local.
+
+    What changes by them is known no better than by rounding of some operations.
+
+    Args:
+        rows: see :func:`varied_rows`.
+    """
+    return _scaled(rows, (), _NUDGE)
+
+
+def _scaled(rows: Any, one_for_all: Collection[int], factor: float) -> Any | None:
+    def scaled(place: int, values: np.ndarray) -> np.ndarray:
+        whole_numbers = values.dtype.kind != "f" or (values == np.round(values)).all()
+        if place in one_for_all or whole_numbers:
+            return values
+        return (values * factor).astype(values.dtype)
+
+    return _made(rows, scaled)
 
 
 def _made(rows: Any, by: Callable[[int, np.ndarray], np.ndarray]) -> Any | None:

@@ -13,6 +13,7 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.graph_inspection import repeated_inputs
 from matex.steps.inner_gradients import computes_with_gradients
 from matex.steps.nonzero_state import nonzero_state
+from matex.steps.rounded_values import but_rounded
 from matex.steps.separability import (
     IF_NONZERO,
     OTHER_ROWS,
@@ -174,9 +175,10 @@ def _refuted(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     for number, layout in enumerate([*step.exchanges.layouts, step.layout]):
         if number in made.whole:
             values = values_of(layout, made.whole[number], made.given(number))
-            for value in step.checks.with_floors(values, number):
-                if value.differs(step.tolerance):
-                    return made.sentence(step, value)
+            floored = step.checks.with_floors(values, number)
+            wrong = [value for value in floored if value.differs(step.tolerance)]
+            for value in but_rounded(step, made, number, wrong):
+                return made.sentence(step, value)
     return ""
 
 
@@ -195,6 +197,7 @@ def _differing(step: SeveralUpdatesStep, rows: TrialRows) -> _TrialFinding:
             continue
         given = made.given(number)
         wrong = _wrong(step, number, whole[number], given)
+        wrong = but_rounded(step, made, number, wrong)
         if not wrong:
             continue
         sums = _sums_among(step, number, wrong, whole[number], given, weights)

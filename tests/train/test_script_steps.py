@@ -25,6 +25,7 @@ pytestmark = pytest.mark.timeout(400)
 SHARED = [
     "returned-rows", "gan-loop", "constant-noise", "built-by-the-first-call", "sums-over-rows",
     "decorated", "follower", "batch-moments", "one-function-for-all",
+    "policy",
 ]  # fmt: skip
 ACROSS = {
     "contrast": "does not add up over rows",

@@ -1,6 +1,7 @@
 """Loops of the script's own around functions that train, whose rows ranks can share."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 from ways_data import BATCH, X, Y, sliced
@@ -214,7 +215,7 @@ def batch_moments():
 
 def contrast():
     """A loss of pairs of rows."""
-    model, optimizer = dense(WIDTH, 8, 2), keras.optimizers.Adam(0.01)
+    model, optimizer = dense(WIDTH, 16, 2), keras.optimizers.Adam(0.01)
 
     @tf.function
     def step(x, y):
@@ -321,6 +322,32 @@ def one_function_for_all():
     return {"losses": told}, [*model.variables, *optimizer.variables]
 
 
+def policy():
+    """A policy's clipped steps, which return the mean change of probabilities: first it is 0."""
+    model, optimizer = dense(WIDTH, 16, 2), keras.optimizers.Adam(0.01)
+
+    @tf.function
+    def step(x, chosen, gain, before):
+        with tf.GradientTape() as tape:
+            now = tf.reduce_sum(tf.nn.log_softmax(model(x)) * tf.one_hot(chosen, 2), 1)
+            ratio = tf.exp(now - before)
+            least = tf.minimum(ratio * gain, tf.clip_by_value(ratio, 0.8, 1.2) * gain)
+            loss = -tf.reduce_mean(least)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        gradients, _ = tf.clip_by_global_norm(gradients, 0.01)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return tf.reduce_mean(before - now)
+
+    changes = []
+    for x, y in sliced().batch(BATCH, drop_remainder=True):
+        chosen, outputs = tf.cast(y, tf.int32), model(x).numpy().astype("float64")
+        before = outputs - np.log(np.exp(outputs).sum(1, keepdims=True))
+        before = before[np.arange(BATCH), chosen].astype("float32")
+        given = (x, chosen, x[:, 0], tf.constant(before))
+        changes += [float(step(*given)) for _ in range(2)]
+    return {"changes": changes}, [*model.variables, *optimizer.variables]
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
@@ -338,5 +365,6 @@ KINDS = {
         shape_when_traced,
         batch_moments,
         one_function_for_all,
+        policy,
     )
 }
