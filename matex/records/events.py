@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from matex.records.event_shape import is_event
 from matex.records.line_file import LineFile, read_lines
 
 __all__ = [
@@ -102,9 +103,10 @@ def _time_of(event: Event) -> float:
 def read_events(path: Path) -> list[Event]:
     """Events in all complete lines of a file, in order of time.
 
-    An unfinished last line, and parts of lines for which a disk had no room, are left out.
+    An unfinished last line, parts of lines for which a disk had no room, and what is no event are
+    left out.
     """
-    return sorted(read_lines(path), key=_time_of)
+    return sorted(filter(is_event, read_lines(path)), key=_time_of)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from matex.records.event_shape import is_event
 from matex.records.events import Event
-from matex.top.event_shape import is_event
 
 __all__ = ["Arrived", "EventTail"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from matex.records.event_shape import is_number
 from matex.top.curve_table import curve_table
-from matex.top.event_shape import is_number
 from matex.top.processes import Processes
 from matex.top.quantities import duration, milliseconds
 from matex.top.rank_table import chosen, left_out, rank_table

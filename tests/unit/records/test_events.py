@@ -263,9 +263,13 @@ def test_events_of_all_ranks_are_read_in_order_of_time(tmp_path: Path) -> None:
     assert not path.stat().st_mode & 0o111
 
 
-def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
+def test_lines_that_are_no_whole_events_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    path.write_text('{"time_s": 2.0, "rank": 0}\n{"time_s": 1.0, "rank": 1}\n{"time_s": 3.0, "ra')
+    logs = [EventLog(path, rank) for rank in (1, 0)]
+    for log in logs:
+        log.write("here")
+    with path.open("a") as file:
+        file.write('{"rank": 2}\n{"time_s": "x", "rank": 2, "event": "here"}\n[]\n{"time_s": 3')
     assert [event["rank"] for event in read_events(path)] == [1, 0]
     path.write_bytes(b"{\xff\n" + path.read_bytes())
     assert [event["rank"] for event in read_events(path)] == [1, 0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from matex.top.event_shape import NEEDED, OPTIONAL, is_event, is_well_formed
+from matex.records.event_shape import NEEDED, OPTIONAL, is_event, is_well_formed
 from matex.top.run_view import _HEARD, view_of
 from matex.top.words import _WORDS
 from tests.unit.docs.pages import DOCS, tables
