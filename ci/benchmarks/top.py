@@ -25,8 +25,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from ci.benchmarks import turns
 from ci.jobs import environment
 
@@ -61,17 +59,19 @@ def watching(report: Path, shares: list[float]) -> Iterator[None]:
     try:
         if not shown.wait(turns.LIMIT_S):
             raise SystemExit("matex top showed nothing")
-        times = psutil.Process(child.pid).cpu_times
-        before, started = times(), time.monotonic()
+        before_s, started_s = _computed_s(child.pid), time.monotonic()
         yield
-        after = times()
-        used = after.user + after.system - before.user - before.system
-        shares.append(used / (time.monotonic() - started))
+        shares.append((_computed_s(child.pid) - before_s) / (time.monotonic() - started_s))
     finally:
         child.terminate()
         child.wait()
         reader.join()
         os.close(terminal)
+
+
+def _computed_s(pid: int) -> float:
+    """Seconds for which process *pid*, of one thread, has computed."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def _read_all(terminal: int, shown: threading.Event) -> None:

@@ -156,6 +156,8 @@ def show(directory: Path) -> None:
     watch = Watch(directory)
     console = _console()
     with Live(console=console, screen=True, auto_refresh=False) as live:
+        live.update(_seen(watch, console), refresh=True)  # which takes longer than later ones
+        time.sleep(_LEAST_S)
         while True:
             before_s = time.process_time()
             live.update(_seen(watch, console), refresh=True)
