@@ -151,7 +151,7 @@ class KerasAdapter:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("evaluate"):
             given = arguments_of(original, model, *args, **kwargs)
-            given = self._shared_out(given | given.pop("kwargs", {}))
+            given = self._shared_out(given | given.pop("kwargs", {}))  # which pops first
             check_equal(self.run.communicator, model, "evaluate")
             self._model = model
             with self.run.trace.call("evaluate"):
