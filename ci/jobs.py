@@ -10,7 +10,6 @@ from pathlib import Path
 from matex.launcher.mpiexec import OPEN_MPI_SETTINGS
 
 __all__ = [
-    "BETWEEN_PROGRAMS",
     "ONE_THREAD",
     "ROOT",
     "TOKEN",
@@ -27,9 +26,6 @@ TOKEN = "TEST_RUN_TOKEN"
 
 #: Variables with which a rank's numerical libraries leave the other cores to the other ranks.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
-#: Variables for ranks that share their cores with other programs: who waits leaves the core.
-BETWEEN_PROGRAMS = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 
 _SETTINGS = {**OPEN_MPI_SETTINGS, "mpi_yield_when_idle": "1"}  # there may be more ranks than cores
 

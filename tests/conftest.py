@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ci.jobs import BETWEEN_PROGRAMS
+from ci.core_sharing import core_sharing
 from ci.patience import patience
+from tests.train.forks import fork_server_for
+from tests.train.runs import PATHS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.update(BETWEEN_PROGRAMS)  # other tests run beside
+    os.environ.update(core_sharing())  # other tests run beside
     # A shell lets what it starts in the background ignore Ctrl-C; so would all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills", type=int, default=20, help="how many random kills tests/fault tries (default 20)"
     )
     parser.addoption(
-        "--fork-ranks", action="store_true", help="tests/train imports TensorFlow not once a rank"
+        "--fork-ranks", action="store_true", help="TensorFlow is imported not once a rank"
     )
 
 
@@ -68,6 +70,25 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector the million objects of TensorFlow and Keras, in each test."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def fork_server(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """Start the server of ranks with the first test that needs it, if ``--fork-ranks`` is given."""
+    if not request.config.getoption("--fork-ranks"):
+        yield {}
+        return
+    with fork_server_for(PATHS) as variables:
+        yield variables
+
+
+@pytest.fixture(scope="module")
+def forked_ranks(fork_server: dict[str, str]) -> Iterator[None]:
+    """Have the ranks of this module forked from a process that has imported TensorFlow."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in fork_server.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from ci.jobs import BETWEEN_PROGRAMS, environment
+from ci.core_sharing import core_sharing
+from ci.jobs import environment
 from ci.keras_suite.records import Outcome, Records, file_of
 
 PROGRAM = Path(__file__).resolve().with_name("rank.py")
@@ -27,7 +28,6 @@ _LOG_LINES = 40
 _ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",  # the tests lie in the installed package
     "TF_CPP_MIN_LOG_LEVEL": "2",
-    **BETWEEN_PROGRAMS,  # other ways run beside this one
 }
 
 
@@ -94,7 +94,7 @@ class Way:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment(**_ENVIRONMENT),
+                env=environment(**_ENVIRONMENT, **core_sharing()),
             )
             late = self._watch(process, ranks)
         return self._collect(out, ranks, late)

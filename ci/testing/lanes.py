@@ -92,6 +92,7 @@ class Runner:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output and subprocess.STDOUT,
+                start_new_session=True,  # Linux shares the cores out among sessions
             )
             program = next(Path(w).name for w in command if w not in (sys.executable, "-m"))
             try:

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from ci.core_sharing import core_sharing
 from ci.jobs import ROOT, on_ranks
 from ci.patience import patience
 from ci.testing import leftovers, rank_reports
@@ -49,7 +50,7 @@ def run(ranks: int, *, timeout_s: float, pytest_args: list[str]) -> tuple[list[s
         launcher = subprocess.Popen(
             command(ranks, reports, pytest_args),
             cwd=ROOT,
-            env={**os.environ, **variables},
+            env={**os.environ, **core_sharing(), **variables},
             stdin=subprocess.DEVNULL,
         )
         try:

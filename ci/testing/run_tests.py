@@ -83,7 +83,8 @@ def main() -> int:
 
     runner = Runner(parts(arguments.slow), token, REPORTS)
     lanes = [[name for name in lane if name in wanted] for lane in LANES]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the parts are in sessions of their own
+        signal.signal(number, signal.default_int_handler)
     try:
         for name in wanted:
             clean_reports(runner.parts[name])

@@ -8,6 +8,8 @@ import pytest
 
 from tests.train.runs import Outcome, assert_whole, faults, matex_run
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 ARGUMENTS = ["--epochs", "2", "--optimizer", "sgd"]
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.train.runs import assert_whole, matex_run
+
+pytestmark = pytest.mark.usefixtures("forked_ranks")
 
 PLAN = """\
 # strikes in the first recovery there is: that of rank 1

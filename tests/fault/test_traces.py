@@ -12,6 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.trace_format import read_trace, tracks_of
 from tests.train.runs import Outcome, faults, matex_run
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 EPOCHS, STEPS_OF_EPOCH, DEATH = 3, 16, 20
 STEPS = EPOCHS * STEPS_OF_EPOCH
 TRAINING = ["--epochs", str(EPOCHS), "--validate", "--optimizer", "sgd"]

@@ -18,6 +18,8 @@ import pytest
 from ci.patience import patience
 from tests.train.runs import EXCHANGES, assert_whole, faults, matex_run, relative_differences
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 ARGUMENTS = ["--epochs", "2", "--validate", "--optimizer", "sgd"]
 STEPS = 32  # two epochs of 2000 samples in batches of 128
 PHASES = ["compute", "before-exchange", "in-exchange", "after-exchange"]

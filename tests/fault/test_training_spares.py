@@ -10,6 +10,8 @@ import pytest
 
 from tests.train.runs import assert_whole, faults, matex_run, relative_differences
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 STEPS = 60  # in two fits of three epochs each
 
 Told = dict[str, Any]

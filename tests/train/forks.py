@@ -1,8 +1,8 @@
 """A fork server for the ranks of tests: TensorFlow is imported once, and not once a rank.
 
 With ``--fork-ranks`` the ranks of :func:`tests.train.runs.execute` are forked from a process that
-has imported it, as newcomers of ``matex run --respawn`` are; the import is most of what a small
-test computes.
+has imported it, as newcomers of ``matex run --respawn`` are, in the modules that use the fixture
+``forked_ranks``; the import is most of what a small test computes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
-__all__ = ["ALONE", "forked_ranks", "start_alone"]
+__all__ = ["ALONE", "fork_server_for", "start_alone"]
 
 _SERVER = "TEST_FORK_SERVER"  # its address, which sitecustomize of the ranks reads
 ALONE = {_SERVER: ""}
@@ -22,11 +22,14 @@ _AT_IMPORT = ("PYTHON", "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_", "OPENBLAS_", "
 
 
 @contextlib.contextmanager
-def forked_ranks(paths: str) -> Iterator[None]:
+def fork_server_for(paths: str) -> Iterator[dict[str, str]]:
     """Have a server for the ranks of this process's tests, which ends with it at the latest.
 
     Args:
         paths: folders in which ranks find modules.
+
+    Yields:
+        The variable with which ranks are forked from it.
     """
     address = f"matex-tests-{os.getpid()}"
     environment = {**os.environ, "PYTHONPATH": paths}
@@ -38,11 +41,9 @@ def forked_ranks(paths: str) -> Iterator[None]:
             stdin=subprocess.DEVNULL,
             pass_fds=[claim.fileno()],
         )
-    os.environ[_SERVER] = address
     try:
-        yield
+        yield {_SERVER: address}
     finally:
-        del os.environ[_SERVER]
         server.kill()
         server.wait()
 
