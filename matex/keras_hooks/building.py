@@ -29,7 +29,14 @@ __all__ = ["build", "build_optimizer"]
 Follow = Callable[[], None]
 
 
-def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None = None) -> None:
+def build(
+    model: Any,
+    data: Any,
+    *,
+    for_fit: bool = False,
+    follow: Follow | None = None,
+    within: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 
     A ``build`` of the script's own runs in a trace, as in plain Keras: it may do what Keras's
@@ -43,6 +50,8 @@ def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None
         follow: function that goes through the script's own ``train_step`` on *data*. Keras makes
             metrics and losses by the targets and predictions that the step gives them, which need
             not be those of the data: labels may be smoothed or mixed in it. None by default.
+        within: function that returns the context of the symbolic call; by default one that does
+            nothing.
 
     Raises:
         NotShareable: only a custom train step can call the model, or choose its metrics.
@@ -63,7 +72,7 @@ def build(model: Any, data: Any, *, for_fit: bool = False, follow: Follow | None
         if follow is not None and (by_step or lazy_metrics_of(model)):
             _make_as_followed(model, data, follow)
         if not is_complete(model):
-            with noted_setting(model.optimizer):
+            with noted_setting(model.optimizer), within():
                 model._symbolic_build(data_batch=data)
     # Keras's message for any error in call(): since 3.15 a ValueError is kept. If it is the
     # script's mistake, its train step raises it again, as in plain Keras.

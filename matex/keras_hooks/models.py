@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.models.functional import Functional
 
@@ -15,6 +17,7 @@ from matex.errors import NotShareable, Unsupported
 from matex.keras_hooks.metrics import reset_as_ever, unbuilt_of
 
 __all__ = [
+    "around_builds",
     "changing_variables",
     "drawing_from",
     "first_epoch",
@@ -25,8 +28,10 @@ __all__ = [
     "is_complete",
     "is_graph",
     "is_in_float16",
+    "is_made_once",
     "is_precise",
     "layers_with_weights",
+    "managed_attributes",
     "metric_variables",
     "parameters",
     "parts_of",
@@ -228,3 +233,51 @@ def has_all_variables(model: Any) -> bool:
 def parts_of(model: Any) -> list[Any]:
     """Layers of *model* at any depth, without itself."""
     return list(model._flatten_layers(include_self=False))
+
+
+_MADE_ONCE = (
+    *(keras.Variable, tf.Variable, keras.random.SeedGenerator),
+    *(keras.Layer, keras.Metric, keras.Optimizer, keras.Loss),
+)
+
+
+def is_made_once(value: Any) -> bool:
+    """Whether *value* is a layer, a variable or the like, or some of them in a list."""
+    if isinstance(value, list | tuple):
+        return any(map(is_made_once, value))
+    return isinstance(value, _MADE_ONCE)
+
+
+def managed_attributes(thing: Any) -> frozenset[str]:
+    """Names of the attributes of *thing* that Keras manages."""
+    return frozenset().union(
+        *(names for kind, names in _managed_by_kind().items() if isinstance(thing, kind))
+    )
+
+
+@functools.cache
+def _managed_by_kind() -> dict[type, frozenset[str]]:
+    """Names of the attributes that Keras gives an object of its kinds, by kind."""
+    named = {"name": "fresh"}  # a name that Keras makes would be missing in the script's numbering
+    fresh = [kind(**named) for kind in (keras.Layer, keras.Model, keras.Loss, keras.Metric)]
+    return {type(thing): frozenset(vars(thing)) | frozenset(dir(type(thing))) for thing in fresh}
+
+
+@contextlib.contextmanager
+def around_builds(
+    context: Callable[[Any], contextlib.AbstractContextManager[None]],
+) -> Iterator[None]:
+    """Context in which each layer that a call builds is built in *context*, given the layer."""
+    original = keras.Layer._maybe_build
+
+    def build(layer: Any, *args: Any, **kwargs: Any) -> None:
+        if layer.built:
+            return
+        with context(layer):
+            original(layer, *args, **kwargs)
+
+    keras.Layer._maybe_build = build
+    try:
+        yield
+    finally:
+        keras.Layer._maybe_build = original

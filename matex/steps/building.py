@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from matex import keras_hooks
+from matex.errors import NotShareable
 from matex.keras_hooks.functions import variables_with_values
 from matex.keras_hooks.metrics import until_metrics_are_made
 from matex.keras_hooks.rows import zeros_as
+from matex.steps.eager_trial import EagerTrial
 from matex.steps.silence import unheard
 from matex.steps.user_code import attempted
 
@@ -37,7 +40,26 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         ):
             (_run if model.run_eagerly else _trace)(model, data)
 
-    keras_hooks.build(model, data, for_fit=for_fit, follow=follow)
+    if not model.run_eagerly:
+        keras_hooks.build(model, data, for_fit=for_fit, follow=follow)
+        return
+    with contextlib.suppress(NotShareable), attempted("call fails on rows of zeros"), unheard():
+        _call(model, data)
+    kept = EagerTrial(model).building
+    keras_hooks.build(model, data, for_fit=for_fit, follow=follow, within=kept)
+
+
+def _call(model: Any, data: Any) -> None:
+    """Build the layers of *model* in a call, as the first eager step does.
+
+    A ``build`` of the script's own may give variables their values, which a symbolic call would
+    lose. Nothing that ``call`` changes stays changed.
+    """
+    if all(layer.built for layer in keras_hooks.flat_layers(model)):
+        return
+    rows = keras_hooks.map_structure(lambda spec: zeros_as(spec, _ROWS), data)
+    with EagerTrial(model).building():
+        model(keras_hooks.inputs_of(rows), training=True)
 
 
 def _trace(model: Any, data: Any) -> None:
@@ -59,14 +81,8 @@ def _run(model: Any, data: Any) -> None:
     Its Python may keep what it computes, and tensors of a trace would be of no use to it later.
     """
     rows = keras_hooks.map_structure(lambda spec: zeros_as(spec, _ROWS), data)
-    changing = (*keras_hooks.changing_variables(model), *keras_hooks.metric_variables(model))
-    held = [(variable, variable.numpy()) for variable in changing]
-    try:
-        with until_metrics_are_made(model):
-            model.train_step(rows)
-    finally:
-        for variable, before in held:
-            variable.assign(before)
+    with EagerTrial(model).run(), until_metrics_are_made(model):
+        model.train_step(rows)
 
 
 def _change_nothing(optimizer: Any, gradients: Any, variables: Any) -> None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from matex.steps.graph_inspection import variables_in
 
-__all__ = ["Rollback"]
+__all__ = ["Assignments", "Rollback"]
+
+# Methods that change a variable's value.
+_CHANGE = [
+    name
+    for name in dir(ResourceVariable)
+    if name.startswith(("assign", "scatter_", "batch_scatter_"))
+]
 
 
 class Rollback:
@@ -50,3 +62,79 @@ class Rollback:
     def values(self) -> list[Any]:
         """Current values, as arrays."""
         return [value.numpy() for value in self._read()]
+
+
+class Assignments:
+    """Variables that eager code assigns to, whoever has made them, and their former values. Local.
+
+    Those that a function of ``tf.function`` assigns to are found when it is traced.
+    """
+
+    def __init__(self) -> None:
+        self._variables: dict[int, Any] = {}  # all that were ever assigned to, by identity
+        self._before: dict[int, Any] = {}
+        self._final = 0  # contexts in which assignments are
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Context of code whose assignments :meth:`put_back` takes back."""
+        for variable in self._variables.values():
+            self._note(variable)
+        originals = {name: getattr(ResourceVariable, name) for name in _CHANGE}
+        try:
+            for name, original in originals.items():
+                setattr(ResourceVariable, name, self._noting(original))
+            yield
+        finally:
+            for name, original in originals.items():
+                setattr(ResourceVariable, name, original)
+
+    @contextlib.contextmanager
+    def final(self) -> Iterator[None]:
+        """Context, inside, of assignments that are not taken back."""
+        self._final += 1
+        try:
+            yield
+        finally:
+            self._final -= 1
+
+    def put_back(self, *, but: Any = None) -> list[Any]:
+        """Restore all values; return the variables that had others.
+
+        Args:
+            but: variable that stays as it is. None by default.
+        """
+        changed = []
+        before, self._before = self._before, {}
+        for identity, value in before.items():
+            variable = self._variables[identity]
+            if variable is not but and not _is_same(variable.numpy(), value.numpy()):
+                variable.assign(value)
+                changed.append(variable)
+        return changed
+
+    def _note(self, variable: Any) -> None:
+        identity = id(variable)
+        if self._final:
+            self._before.pop(identity, None)
+        elif identity not in self._before:
+            with tf.init_scope():  # out of the graph of a function that is traced
+                if tf.executing_eagerly() and bool(variable.is_initialized()):
+                    self._variables[identity] = variable
+                    self._before[identity] = variable.read_value()
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def noted(variable: Any, *args: Any, **kwargs: Any) -> Any:
+            self._note(variable)
+            return original(variable, *args, **kwargs)
+
+        return noted
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same, NaN included."""
+    a, b = np.asarray(one), np.asarray(other)
+    if a.dtype == object:  # strings
+        return a.tolist() == b.tolist()
+    return a.tobytes() == b.tobytes()

@@ -22,6 +22,7 @@ from matex.exchange.layout import Header, Layout
 from matex.partition.room import Room
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
+from matex.steps.eager_trial import EagerTrial
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_inspection import variables_in
 from matex.steps.graph_separability import inseparable_in
@@ -90,7 +91,7 @@ class Step:
         self._chance = keras_hooks.Chance(model)
         self._functions: StepFunctions
         if self.runs_eagerly:
-            self._functions = EagerFunctions(self._parts)
+            self._functions = EagerFunctions(self._parts, EagerTrial(model))
         else:
             jit_compile = bool(model.jit_compile)
             self._functions = self._chance.noted_in(
@@ -205,8 +206,16 @@ class Step:
     def warm_up(self, rows: Batch) -> None:
         """Compute the contribution of one row and drop it, so that its graph is ready. Local."""
         control = Control(1.0, 0.0, 1.0, Header(), [(0, 1)], self.denominators(rows))
-        with unheard():
+        with unheard(), self._kept():
             self.contribution(rows, control.array())
+
+    def eager_trial(self) -> EagerTrial | None:
+        """Contexts in which the step's eager code leaves nothing changed; None if it has none."""
+        return EagerTrial(self._model) if self.runs_eagerly else None
+
+    def _kept(self) -> contextlib.AbstractContextManager[None]:
+        trial = self.eager_trial()
+        return contextlib.nullcontext() if trial is None else trial.run()
 
     @property
     def divides_by_rows(self) -> bool:
@@ -248,7 +257,8 @@ class Step:
         if not self._chance.differs_in_parts and not self.runs_eagerly:
             return self._functions.traced_contribution()
         quiet = keras_hooks.graph_of(self._quiet_contribution, *self._signature)
-        return quiet.get_concrete_function()
+        with self._kept():
+            return quiet.get_concrete_function()
 
     @functools.cached_property
     def inseparable(self) -> str:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.exchange import HostExchange
 from matex.keras_hooks.rows import known_rows
+from matex.steps.eager_trial import EagerTrial
 from matex.steps.graph_inspection import (
     has_loops,
     refuse_drawing,
@@ -62,10 +63,16 @@ class StepFunctions(Protocol):
 
 
 class EagerFunctions:
-    """Runs the functions one by one, for a model compiled with ``run_eagerly``."""
+    """Runs the functions one by one, for a model compiled with ``run_eagerly``.
 
-    def __init__(self, parts: StepParts) -> None:
+    The contribution is the script's Python, which may count its calls: the first one of each step
+    counts, and those of a recovery leave nothing changed.
+    """
+
+    def __init__(self, parts: StepParts, trial: EagerTrial) -> None:
         self._parts = parts
+        self._trial = trial
+        self._has_counted = False
         self._exchange: HostExchange | None = None
         self.may_draw = True
         self.denominators: Callable[[Batch], np.ndarray] | None = None
@@ -74,12 +81,17 @@ class EagerFunctions:
         self._exchange = exchange
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
-        return self._parts.contribution(batch, control)
+        again = self._has_counted
+        with self._trial.run() if again else self._trial.undone_on_error():
+            parts = self._parts.contribution(batch, control)
+        self._has_counted = True
+        return parts
 
     def contribution_of(self, rows: int) -> Callable[[Batch, Any], Parts]:
         return self.contribution
 
     def commit(self, parts: Parts) -> Logs:
+        self._has_counted = False
         return self._parts.commit(parts)
 
     def fused(self, batch: Batch, control: np.ndarray) -> Logs:

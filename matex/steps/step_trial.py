@@ -20,6 +20,7 @@ from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
 from matex.steps.inner_gradients import computes_with_gradients
 from matex.steps.nonzero_state import nonzero_state
+from matex.steps.script_state import are_same
 from matex.steps.separability import (
     IF_NONZERO,
     OTHER_ROWS,
@@ -101,11 +102,15 @@ class _StepTrial:
         self._step, self._rows, self._lower, self._alone = step, rows, lower, alone
         self._whole = (0, rows.count)
         self._contribution, self._known = step.quiet()
+        self._eager = step.eager_trial()
 
     def find(self) -> str:
         """Name the part of the step that does not add up; "" if none."""
-        if not hasattr(self._contribution, "captured_inputs"):  # it runs eagerly
-            return self._find(lambda: False)
+        if self._eager is not None:
+            try:
+                return self._find(lambda: self._eager is not None and self._eager.has_assigned)
+            finally:
+                self._eager.end()
         if not self._alone and takes_branch_by_rows(self._contribution):
             return f"{self._step.name} takes a branch by the values of rows"
         foreign = ForeignVariables(self._contribution, self._known)
@@ -130,7 +135,12 @@ class _StepTrial:
                 f"{self._step.name} changes a variable that neither the model nor its optimizer "
                 "knows"
             )
-        found = self._differing_again(whole) or self._differing(whole) or self._forgetting(whole)
+        found = (
+            self._differing_again(whole)
+            or self._keeping_rows()
+            or self._differing(whole)
+            or self._forgetting(whole)
+        )
         assert self._step.layout is not None
         self._step.checks.note(values_of(self._step.layout, whole, [whole]))
         if found or self._alone:
@@ -145,7 +155,8 @@ class _StepTrial:
         rows, denominators = float(self._rows.count), self._step.denominators(self._rows.rows)
         control = Control((hi - lo) / rows, float(lo), rows, Header(), [part], denominators)
         cut = self._rows.cut(part)
-        parts = (by or self._contribution)(cut, keras_hooks.constant(control.array()))
+        with contextlib.nullcontext() if self._eager is None else self._eager.run(draws_on=True):
+            parts = (by or self._contribution)(cut, keras_hooks.constant(control.array()))
         return [np.asarray(part).astype(np.float64) for part in parts]
 
     def _differing_again(self, whole: list[np.ndarray]) -> str:
@@ -161,6 +172,18 @@ class _StepTrial:
                     f"is {value.figures} in two computations from the same rows"
                 )
         return ""
+
+    def _keeping_rows(self) -> str:
+        """Say that the script's Python keeps what depends on the rows; "" if it does not."""
+        if self._eager is None or self._alone:
+            return ""
+        kept = []
+        for part in (self._whole, *self._rows.parts):
+            self._made(part)
+            kept.append(self._eager.kept)
+        if all(are_same(kept[0], other) for other in kept[1:]):
+            return ""
+        return f"{self._step.name} keeps in Python what it computes from its rows"
 
     def _differing(self, whole: list[np.ndarray], *, first: bool = True) -> str:
         """Name the part of the step that is not the sum over parts of the rows.

@@ -33,7 +33,8 @@ MODELS = [
     "schedule", "eager", "several-models", "refused-first", "gan", "eager-loop",
     "loop-rounded-otherwise", "graph-loop", "compiled-loop", "loop-in-a-graph", "two-optimizers",
     "metrics-made-in-steps", "metrics-made-in-eager-steps", "metrics-made-in-losses",
-    "metrics-made-in-logs", "metrics-counted-before-an-error",
+    "metrics-made-in-logs", "metrics-counted-before-an-error", "eager-counter", "eager-state",
+    "eager-memory", "eager-builds",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import keras
 import ways_data
+import ways_eager
 import ways_few
 import ways_functions
 import ways_inner
@@ -31,6 +32,7 @@ import matex
 
 KINDS = {
     **ways_data.KINDS,
+    **ways_eager.KINDS,
     **ways_few.KINDS,
     **ways_metrics.KINDS,
     **ways_models.KINDS,

@@ -1,0 +1,272 @@
+"""State that the script's Python keeps, such as a counter of steps, from before a trial of its code.
+
+An eager step is the script's own Python, which a trial runs several times: a loss with a warm-up
+counts its calls, a train step appends to a list. What it can reach is put back after each run: the
+attributes of the script's objects that belong to the model, their lists, dictionaries, sets and
+small arrays, and what their functions name of their modules and closures. State in compiled code,
+in files or behind a function of another package is not found.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import site
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ScriptState", "are_same", "is_scripts"]
+
+_SIMPLE = (int, float, complex, bool, str, bytes, type(None), np.generic)
+_CONTAINERS = (dict, list, set, deque)
+_ARRAY_BYTES = 4 << 20  # larger arrays are taken to be data
+_MOST_ENTRIES = 10_000  # containers with more are copied, and not searched
+_ABSENT: Any = object()
+
+
+def _libraries() -> tuple[str, ...]:
+    """Folders of installed packages and of Python's own modules."""
+    paths = sysconfig.get_paths()
+    folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return tuple({*folders, *site.getsitepackages(), site.getusersitepackages()})
+
+
+_LIBRARIES = _libraries()
+
+
+def is_scripts(thing: type | FunctionType) -> bool:
+    """Whether a class or a function is of the script, or of a module beside it."""
+    module = thing.__module__ or ""
+    found = sys.modules.get(module)
+    if module.partition(".")[0] in ("matex", "ft", "checkpoints", "builtins"):
+        return False
+    file = getattr(found, "__file__", None)
+    return module == "__main__" or (file is not None and not file.startswith(_LIBRARIES))
+
+
+class ScriptState:
+    """State that the script's Python keeps, reached from *root*; local.
+
+    Args:
+        root: model, from which the script's classes and functions are reached.
+        managed: function that returns the names of attributes that are not the script's own on an
+            object, such as Keras's ``built``.
+        lasts: function that says whether a value stays when it is new, as layers and variables do,
+            which are made when they are first used.
+    """
+
+    def __init__(
+        self,
+        root: Any,
+        managed: Callable[[Any], frozenset[str]],
+        lasts: Callable[[Any], bool],
+    ) -> None:
+        self._managed, self._lasts = managed, lasts
+        self._seen: dict[Any, Any] = {}  # by identity; it holds them, so that none is used anew
+        self._attributes: list[tuple[dict[str, Any], dict[str, Any], frozenset[str]]] = []
+        self._names: list[tuple[dict[str, Any], str, Any]] = []
+        self._cells: list[tuple[CellType, Any]] = []
+        self._containers: list[tuple[Any, Any]] = []
+        self._arrays: list[tuple[np.ndarray, np.ndarray]] = []
+        self._generators: list[tuple[Any, Any]] = []
+        self._note_all(root)
+
+    def __bool__(self) -> bool:
+        """Whether there is any state of the script's."""
+        return bool(self._attributes or self._names or self._cells)
+
+    def renew(self, thing: Any) -> None:
+        """Note the attributes of *thing* as they are now, and what is new."""
+        own = vars(thing)
+        values = {id(value) for value in own.values()}
+        self._attributes = [noted for noted in self._attributes if noted[0] is not own]
+        self._containers = [noted for noted in self._containers if id(noted[0]) not in values]
+        self._arrays = [noted for noted in self._arrays if id(noted[0]) not in values]
+        for identity in (id(thing), *values):
+            self._seen.pop((identity, False), None)
+            self._seen.pop((identity, True), None)
+        self._note_all(thing)
+
+    def put_back(self) -> list[Any]:
+        """Restore the state; return what had been put in its place, in an order of its own."""
+        changed: list[Any] = []
+        for now, before, managed in self._attributes:
+            for name in [*now]:
+                if name not in managed and now[name] is not before.get(name, _ABSENT):
+                    self._restore(now, name, before.get(name, _ABSENT), changed)
+        for module, name, value in self._names:
+            if module.get(name, _ABSENT) is not value:
+                self._restore(module, name, value, changed)
+        for cell, value in self._cells:
+            if _content(cell) is not value:
+                changed.append(_content(cell))
+                cell.cell_contents = value
+        for container, entries in self._containers:
+            if not _same_entries(container, entries) and not self._has_new(container, entries):
+                changed.append(_entries(container))
+                _refill(container, entries)
+        for array, values in self._arrays:
+            if array.tobytes() != values.tobytes():
+                changed.append(array.copy())
+                array[...] = values
+        return changed
+
+    def put_back_generators(self) -> None:
+        """Restore the random generators of the script's own, which :meth:`put_back` leaves."""
+        for generator, state in self._generators:
+            if isinstance(generator, random.Random):
+                generator.setstate(state)
+            else:
+                generator.bit_generator.state = state
+
+    def _restore(self, names: dict[str, Any], name: str, before: Any, changed: list[Any]) -> None:
+        value = names[name]
+        if before is _ABSENT:
+            if self._lasts(value):
+                return
+            del names[name]
+        else:
+            names[name] = before
+        changed.append(value)
+
+    def _has_new(self, container: Any, before: Any) -> bool:
+        """Whether *container* holds something new that lasts."""
+        old = {id(value) for value in _entries(before)}
+        return any(id(v) not in old and self._lasts(v) for v in _entries(container))
+
+    def _note_all(self, root: Any) -> None:
+        left = [(root, False)]
+        while left:
+            thing, ours = left.pop()
+            left.extend(self._note(thing, ours=ours))
+
+    def _note(self, thing: Any, *, ours: bool) -> Iterator[tuple[Any, bool]]:
+        """Note the state of *thing*, and yield what is reached from it, and whether that is ours.
+
+        Args:
+            ours: whether *thing* was reached from an attribute or a function of the script, and is
+                no list or dictionary of Keras's own.
+        """
+        if isinstance(thing, _SIMPLE) or (id(thing), ours) in self._seen:
+            return
+        self._seen[id(thing), ours] = thing
+        if isinstance(thing, np.ndarray):
+            if ours and thing.nbytes <= _ARRAY_BYTES and thing.flags.writeable:
+                self._arrays.append((thing, thing.copy()))
+        elif isinstance(thing, random.Random):
+            self._generators.append((thing, thing.getstate()))
+        elif isinstance(thing, np.random.Generator):
+            self._generators.append((thing, thing.bit_generator.state))
+        elif isinstance(thing, tuple | frozenset):
+            yield from ((entry, ours) for entry in thing)
+        elif isinstance(thing, _CONTAINERS):
+            if ours:
+                self._containers.append((thing, _copied(thing)))
+            if len(thing) <= _MOST_ENTRIES:
+                yield from ((entry, ours) for entry in _entries(thing))
+        elif isinstance(thing, MethodType):
+            yield thing.__self__, ours
+            yield thing.__func__, ours
+        elif isinstance(thing, functools.partial):
+            yield from ((part, ours) for part in (thing.func, thing.args, thing.keywords))
+        elif isinstance(thing, FunctionType):
+            yield from ((value, True) for value in self._note_function(thing))
+        elif not isinstance(thing, ModuleType | type):
+            yield from self._note_object(thing)
+
+    def _note_function(self, function: FunctionType) -> Iterator[Any]:
+        if not is_scripts(function):
+            return
+        for cell in function.__closure__ or ():
+            if id(cell) not in self._seen:
+                self._seen[id(cell)] = cell
+                self._cells.append((cell, _content(cell)))
+                yield _content(cell)
+        for name in function.__code__.co_names:
+            if name in function.__globals__:
+                value = function.__globals__[name]
+                self._names.append((function.__globals__, name, value))
+                yield value
+        yield from function.__defaults__ or ()
+
+    def _note_object(self, thing: Any) -> Iterator[tuple[Any, bool]]:
+        attributes = getattr(thing, "__dict__", None)
+        kind = type(thing)
+        of_script = is_scripts(kind)
+        if not isinstance(attributes, dict) or not (of_script or _is_of_keras(kind)):
+            return
+        managed = self._managed(thing)
+        if of_script:
+            self._attributes.append((attributes, dict(attributes), managed))
+            for base in kind.__mro__:
+                if is_scripts(base):
+                    yield from ((function, True) for function in _functions_of(base))
+        for name, value in [*attributes.items()]:
+            yield value, of_script and name not in managed
+
+
+def _is_of_keras(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "keras"
+
+
+def _functions_of(kind: type) -> Iterator[Any]:
+    """Functions in the body of a class, without decorators of Python's own."""
+    for value in vars(kind).values():
+        bare = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+        if isinstance(bare, FunctionType):
+            yield bare
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty: its name has no value yet
+        return _ABSENT
+
+
+def _copied(container: Any) -> Any:
+    """Plain copy of *container*, whatever class of list or dictionary it is."""
+    plain = next(kind for kind in _CONTAINERS if isinstance(container, kind))
+    return plain(container)
+
+
+def _entries(container: Any) -> list[Any]:
+    return [*container.values()] if isinstance(container, dict) else [*container]
+
+
+def _same_entries(one: Any, other: Any) -> bool:
+    """Whether two containers of one kind hold the same objects, in the same places."""
+    if len(one) != len(other):
+        return False
+    if isinstance(one, dict):
+        return all(name in one and one[name] is value for name, value in other.items())
+    if isinstance(one, set):
+        return all(value in one for value in other)
+    return all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _refill(container: Any, entries: Any) -> None:
+    """Give *container* its former entries, past what a class of Keras's would do with new ones."""
+    plain: Any = next(kind for kind in _CONTAINERS if isinstance(container, kind))
+    plain.clear(container)
+    (plain.update if plain in (dict, set) else plain.extend)(container, entries)
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two lists from :meth:`ScriptState.put_back` hold equal values."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(are_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(are_same(one[key], other[key]) for key in one)
+    if isinstance(one, str | bytes | type(None)) or isinstance(other, str | bytes | type(None)):
+        return type(one) is type(other) and bool(one == other)
+    try:
+        return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+    except (TypeError, ValueError):  # no numbers
+        return one is other
