@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any
@@ -27,15 +28,30 @@ class CallKind(Enum):
 
 
 class CallStack:
-    """Running calls, each inside the one before. Local."""
+    """Running calls, each inside the one before. Local.
+
+    Threads that the script starts see the calls of the thread that ranks wait in, and have a stack
+    of their own for those that they make beside it.
+    """
 
     def __init__(self) -> None:
-        self._kinds: list[CallKind] = []
+        self._shared: list[CallKind] = []
+        self._owner = threading.main_thread()  # of the shared calls, while there are any
+        self._own = threading.local()
 
     @property
     def is_empty(self) -> bool:
         """Whether the script itself is running."""
         return not self._kinds
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether this thread runs beside the one that makes shared calls, or may make some.
+
+        When it runs is no rank's to say, so that no other may wait for its calls.
+        """
+        me = threading.current_thread()
+        return me is not (self._owner if self._shared else threading.main_thread())
 
     @property
     def only(self) -> CallKind | None:
@@ -54,12 +70,28 @@ class CallStack:
 
     @contextlib.contextmanager
     def within(self, kind: CallKind) -> Iterator[None]:
-        """Surround a call of this kind."""
-        self._kinds.append(kind)
+        """Surround a call of this kind, which ranks make in one order."""
+        if not self._shared:
+            self._owner = threading.current_thread()
+        self._shared.append(kind)
         try:
             yield
         finally:
-            self._kinds.pop()
+            self._shared.pop()
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[None]:
+        """Surround a call that a thread makes as in one process, beside the shared ones."""
+        kinds = self._own.__dict__.setdefault("kinds", [])
+        kinds.append(CallKind.PLAIN)
+        try:
+            yield
+        finally:
+            kinds.pop()
+
+    @property
+    def _kinds(self) -> list[CallKind]:
+        return self._own.__dict__.get("kinds") or self._shared
 
 
 def arguments_of(

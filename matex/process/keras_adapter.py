@@ -9,10 +9,8 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.evaluation.predict import Predicted, joined
-from matex.evaluation.rows import RowEvaluation
+from matex.evaluation.functions import predict_function, test_function
 from matex.evaluation.select import SharedIterators
-from matex.evaluation.stream import StreamEvaluation
 from matex.files.private import PrivateFiles
 from matex.fitting.agreement import check_equal
 from matex.fitting.earlier_fits import EarlierFits
@@ -147,6 +145,8 @@ class KerasAdapter:
         if self._calls.only is CallKind.FIT and kwargs.get("_use_cached_eval_dataset"):
             with self.run.trace.call("validation"):
                 return self._within(CallKind.EVALUATE, lambda: original(model, *args, **kwargs))
+        if self._calls.is_beside:
+            return self._beside("evaluates", lambda: original(model, *args, **kwargs))
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("evaluate"):
@@ -158,6 +158,8 @@ class KerasAdapter:
                 return self._within(CallKind.EVALUATE, lambda: original(model, **given))
 
     def predict(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._calls.is_beside:
+            return self._beside("predicts", lambda: original(model, *args, **kwargs))
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("predict"):
@@ -183,6 +185,12 @@ class KerasAdapter:
         if self.is_alone:
             return call()
         return self._within(CallKind.PLAIN, call)
+
+    def _beside(self, verb: str, call: Callable[[], Any]) -> Any:
+        """Make a *call* of a thread of the script's as in one process; local."""
+        self._say_whole(verb, "a thread of the script asks for it, at no time that ranks share")
+        with self._calls.beside():
+            return call()
 
     def _within(self, kind: CallKind, call: Callable[[], Any]) -> Any:
         with self._calls.within(kind), self.run.watchdog.working(kind is not CallKind.PLAIN):
@@ -232,25 +240,10 @@ class KerasAdapter:
         return self._passing.reading_or(model, train)
 
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
-        def test(iterator: Any) -> Any:
-            if isinstance(iterator, RowEvaluation):
-                return iterator.run(model)
-            if isinstance(iterator, StreamEvaluation):
-                return iterator.run()
-            return original(iterator)
-
-        test.original = original  # type: ignore[attr-defined]
-        test.whole = {}  # type: ignore[attr-defined]  # its graphs for whole batches, by their form
-        return test
+        return test_function(original, model)
 
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
-        def predict(data: Any) -> Any:
-            if isinstance(data[0], Predicted):
-                return joined(data)
-            return original(data)
-
-        predict.original = original  # type: ignore[attr-defined]
-        return predict
+        return predict_function(original)
 
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""

@@ -68,8 +68,8 @@ class CallOrder:
         if different := difference(gathered.ranks, names):
             raise InputError(
                 "all ranks must make the same calls in the same order. Received: "
-                f"{different}; does the script go by its rank, its host, the time or an unseeded "
-                "random number?"
+                f"{different}; does the script go by its rank, its host, the time, an unseeded "
+                "random number or the order of its threads?"
             )
 
     @contextlib.contextmanager

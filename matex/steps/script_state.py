@@ -1,4 +1,4 @@
-"""State that the script keeps in Python, such as a counter of steps, from before a trial of its code.
+"""State that the script keeps in Python, such as a counter, from before a trial of its code.
 
 An eager step is the script's own Python, which a trial runs several times: a loss with a warm-up
 counts its calls, a train step appends to a list. What it can reach is put back after each run: the

@@ -24,7 +24,7 @@ DATA = [
     "tf-data-repeated", "tf-data-read-in-parts", "tf-data-unknown-length", "tf-data-weighted",
     "tf-data-random", "tf-data-dicts", "py-dataset", "py-dataset-with-workers", "generators",
     "generator-that-ends", "data-let-go-of", "evaluate-unbuilt", "evaluate-and-predict",
-    "train-on-batch",
+    "train-on-batch", "predict-beside",
 ]  # fmt: skip
 MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",

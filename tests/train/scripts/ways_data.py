@@ -1,6 +1,7 @@
 """Every kind of data that ``fit`` takes."""
 
 import gc
+import threading
 
 import keras
 import numpy as np
@@ -255,6 +256,22 @@ def train_on_batch():
     return {"logs": logs}, [*model.variables, *model.optimizer.variables]
 
 
+def predict_beside():
+    """A thread predicts with one model while another is trained."""
+    teacher, model, predicted = classifier(), classifier(), []
+
+    def predict():
+        for rows in range(5, ROWS, 16):
+            predicted.append(float(teacher.predict(X[:rows], verbose=0).sum()))
+            predicted.extend(teacher.evaluate(X[:rows], Y[:rows], verbose=0))
+
+    thread = threading.Thread(target=predict)
+    thread.start()
+    numbers, variables = fitted(model, X, Y, batch_size=BATCH, shuffle=False)
+    thread.join()
+    return {**numbers, "predicted": predicted}, variables
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
@@ -265,5 +282,6 @@ KINDS = {
         tf_data_unknown_length, tf_data_of_one_batch_size, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
         generator_that_ends, data_let_go_of, evaluate_unbuilt, evaluate_and_predict, train_on_batch,
+        predict_beside,
     )
 }  # fmt: skip
