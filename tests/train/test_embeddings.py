@@ -77,11 +77,11 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, list[float
 
 @pytest.mark.parametrize(
     ("ranks", "options"),
-    slow.all_but(
-        [2, 3],
+    slow.all_but(  # two ranks are left for the ways after the second death
+        [4],
         [
             (2, []),
-            (3, faults("kill:rank=1,step=9", "kill:rank=2,step=70,at=in-exchange")),
+            (4, faults("kill:rank=1,step=9", "kill:rank=2,step=70,at=in-exchange")),
         ],
     ),
 )
