@@ -53,14 +53,17 @@ class EagerTrial:
 
     @contextlib.contextmanager
     def undone_on_error(self) -> Iterator[None]:
-        """Context of a run that counts, unless it fails: the script's Python is as before then."""
+        """Context of a run that counts, unless it fails: all is as before then."""
         if self._state:
             self._state = self._noted()
         try:
-            yield
+            with self._assignments.noted():
+                yield
         except BaseException:
+            self._assignments.put_back()
             self._state.put_back()
             raise
+        self._assignments.forget()
 
     @contextlib.contextmanager
     def building(self) -> Iterator[None]:

@@ -98,6 +98,10 @@ class Assignments:
         finally:
             self._final -= 1
 
+    def forget(self) -> None:
+        """Leave all values as they are."""
+        self._before = {}
+
     def put_back(self, *, but: Any = None) -> list[Any]:
         """Restore all values; return the variables that had others.
 

@@ -98,7 +98,7 @@ class StepTail:
         means, sums = [], []
         for name, value in extra.items():
             segment_name = VALUE + name
-            self._check(value, results)
+            self._check(name, value, results)
             if placed is not None and name in self._rows:
                 whole = placed(value)
                 self._sums[name] = _noted(segment_name, whole, value.dtype)
@@ -135,14 +135,19 @@ class StepTail:
             logs[name] = _as_it_was(value, total)
         return {name: logs[name] for name in self._log_names}
 
-    def _check(self, value: Any, results: keras_hooks.Results) -> None:
+    def _check(self, name: str, value: Any, results: keras_hooks.Results) -> None:
         """Refuse a *value* that depends on a metric's state, which starts from zero in every step.
 
         For a value that was computed eagerly this is unknown.
         """
-        eager = tf.executing_eagerly()
-        if results.are_known if eager else depends_on(value, self._state.sums):
-            raise NotShareable("it returns a value that is made of a metric and not its result")
+        if tf.executing_eagerly():
+            if results.are_known:
+                raise NotShareable(
+                    f"it runs eagerly and returns {name}, which is no metric's result and may be "
+                    "made of one"
+                )
+        elif depends_on(value, self._state.sums):
+            raise NotShareable(f"it returns {name}, which is made of a metric and not its result")
 
 
 def _noted(name: str, value: Any, dtype: Any) -> _Returned:

@@ -34,7 +34,7 @@ MODELS = [
     "loop-rounded-otherwise", "graph-loop", "compiled-loop", "loop-in-a-graph", "two-optimizers",
     "metrics-made-in-steps", "metrics-made-in-eager-steps", "metrics-made-in-losses",
     "metrics-made-in-logs", "metrics-counted-before-an-error", "eager-counter", "eager-state",
-    "eager-memory", "eager-builds",
+    "eager-memory", "eager-builds", "metrics-made-late",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 

@@ -22,6 +22,19 @@ class Counted(keras.metrics.Metric):
         return self.count if self.count is not None else 0.0
 
 
+class Late(Counted):
+    """Makes its variable, which does not begin with zero, when training has begun."""
+
+    updates = 0
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.updates += 1
+        if self.updates >= 3 and self.count is None:
+            self.count = self.add_variable((), "ones", name="count")
+        if self.count is not None:
+            self.count.assign_add(1.0)
+
+
 class InSteps(keras.Model):
     def __init__(self):
         super().__init__()
@@ -109,6 +122,12 @@ def metrics_made_in_eager_steps():
     return trained(InSteps(), run_eagerly=True)
 
 
+def metrics_made_late():
+    model = InSteps()
+    model.told.append(Late(name="late"))
+    return trained(model, run_eagerly=True)
+
+
 def metrics_counted_before_an_error():
     return trained(OfWholeBatches(), run_eagerly=True)
 
@@ -125,6 +144,6 @@ KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         metrics_made_in_steps, metrics_made_in_eager_steps, metrics_made_in_losses,
-        metrics_made_in_logs, metrics_counted_before_an_error,
+        metrics_made_in_logs, metrics_counted_before_an_error, metrics_made_late,
     )
 }  # fmt: skip

@@ -40,3 +40,13 @@ def test_final_ones_and_those_of_a_variable_that_stays_are_not() -> None:
         stays.assign(1.0)
     assert assignments.put_back(but=stays) == []
     assert (float(final), float(stays)) == (2.0, 1.0)
+
+
+def test_forgotten_ones_stay() -> None:
+    variable = tf.Variable(0.0)
+    assignments = Assignments()
+    with assignments.noted():
+        variable.assign(1.0)
+    assignments.forget()
+    assert assignments.put_back() == []
+    assert float(variable) == 1.0
