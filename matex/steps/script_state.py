@@ -97,16 +97,20 @@ class ScriptState:
         """Restore the state; return what had been put in its place, in an order of its own."""
         changed: list[Any] = []
         for now, before, managed in self._attributes:
-            for name in [*now]:
-                if name not in managed and now[name] is not before.get(name, _ABSENT):
-                    self._restore(now, name, before.get(name, _ABSENT), changed)
+            for name in {**before, **now}:
+                old = before.get(name, _ABSENT)
+                if name not in managed and now.get(name, _ABSENT) is not old:
+                    self._restore(now, name, old, changed)
         for module, name, value in self._names:
             if module.get(name, _ABSENT) is not value:
                 self._restore(module, name, value, changed)
         for cell, value in self._cells:
             if _content(cell) is not value:
                 changed.append(_content(cell))
-                cell.cell_contents = value
+                if value is _ABSENT:
+                    del cell.cell_contents
+                else:
+                    cell.cell_contents = value
         for container, entries in self._containers:
             if not _same_entries(container, entries) and not self._has_new(container, entries):
                 changed.append(_entries(container))
@@ -126,7 +130,7 @@ class ScriptState:
                 generator.bit_generator.state = state
 
     def _restore(self, names: dict[str, Any], name: str, before: Any, changed: list[Any]) -> None:
-        value = names[name]
+        value = names.get(name, _ABSENT)
         if before is _ABSENT:
             if self._lasts(value):
                 return

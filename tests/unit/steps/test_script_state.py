@@ -81,6 +81,22 @@ def test_all_that_a_step_keeps_is_put_back_but_layers_and_what_keras_manages() -
     assert state.put_back() == []
 
 
+def test_what_a_step_deletes_or_first_names_is_put_back() -> None:
+    model = Model()
+
+    def named() -> int:
+        return late
+
+    model.function = named
+    state = noted(model)
+    late = 1
+    del model.calls
+    assert state.put_back()
+    assert model.calls == 0
+    with pytest.raises(NameError):
+        named()
+
+
 def test_what_is_kept_of_other_rows_is_told_apart() -> None:
     model = Model()
     state = noted(model)
