@@ -85,7 +85,7 @@ class StreamEvaluation:
     def retrace(self) -> None:
         """Trace again, because the model's shapes have changed; local."""
         self._step.renew()
-        self._end.shapes_changed()
+        self._end.drop_trace()
 
     @property
     def num_batches(self) -> int | None:

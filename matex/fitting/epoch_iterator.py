@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from matex.errors import NotShareable
 from matex.fitting.listeners import Cursor, FitListener
+from matex.fitting.retracing import Retracing
 from matex.fitting.update_check import UpdateCheck
 from matex.keras_hooks.metrics import as_returned
 from matex.keras_hooks.rows import is_free
@@ -76,6 +77,7 @@ class EpochIterator:
         rate: schedule of the learning rate.
         uncut: maker of the steps if batches turn out not to be divisible.
         end: maker of plain Keras's changes at the end of data of unknown length.
+        retracing: tracer of the step where plain Keras traces its own.
         updates: check that each step was one update.
         listeners: listeners to each step, in this order.
     """
@@ -90,6 +92,7 @@ class EpochIterator:
         rate: RateSchedule,
         uncut: UncutSteps,
         end: EndOfData,
+        retracing: Retracing,
         updates: UpdateCheck,
         listeners: Sequence[FitListener],
     ) -> None:
@@ -99,6 +102,7 @@ class EpochIterator:
         self._rate = rate
         self._uncut = uncut
         self._end = end
+        self.retracing = retracing
         self._updates = updates
         self._has_ended = False
         self._listeners = listeners
@@ -207,11 +211,6 @@ class EpochIterator:
             self.stop_agreed = self._model.stop_training = True
         return stops
 
-    def shapes_changed(self) -> None:
-        """Retrace the step between two steps, because the model's shapes have changed. Local."""
-        self.engine.retrace()
-        self._end.shapes_changed()
-
     def close(self) -> None:
         """Stop reading ahead, after the last step. Local."""
         self.source.close()
@@ -276,6 +275,7 @@ class EpochIterator:
         factor, samples = 1.0, self.source.samples
         if samples is not None:
             factor = self._rate.rate_factor(self._epoch + batch.span[0] / samples)
+        self.retracing.before_step()
         self._updates.step_begins()
         report = self.engine.run(batch, rate_factor=factor, decline=decline, fetched=self._fetched)
         self.stop_agreed = report.agreed.stop

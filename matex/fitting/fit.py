@@ -70,11 +70,7 @@ class Fit:
         saved = run.saved if is_of_fit(run.saved, number) else None
         self.resumed_epoch = None if saved is None else int(saved.cursor["epoch"])
         self._checkpoint = FitCheckpoint(
-            run,
-            model,
-            number=number,
-            callbacks=arguments["callbacks"],
-            saved=saved,
+            run, model, number=number, callbacks=arguments["callbacks"], saved=saved
         )
         self._whole = WholeBatches(run, model, replicated, number=number)
         self._parts = FitParts(
@@ -94,7 +90,7 @@ class Fit:
         self._shared: SharedFit | None = None
         self._handover: Handover | None = None
         self._logs: dict[str, Any] = {}
-        self._has_begun = False
+        self.has_begun = False  # whether Keras has asked for its iterator
 
     @property
     def is_past(self) -> bool:
@@ -104,11 +100,6 @@ class Fit:
     @property
     def _iterator(self) -> EpochIterator | None:
         return None if self._shared is None else self._shared.iterator
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether Keras has asked for its iterator."""
-        return self._has_begun
 
     # Before the first step.
 
@@ -122,7 +113,7 @@ class Fit:
         Raises:
             InputError, Unsupported: on every rank.
         """
-        self._has_begun = True
+        self.has_begun = True
         if self._checkpoint.saved is not None:
             return self._begin(make_feed, given)
         with early_optimizers.building(self._model.optimizer):
@@ -195,6 +186,7 @@ class Fit:
         except MatexError as error:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
         early_optimizers.now_built(self._model.optimizer)
+        iterator.retracing.joined()
         handover.begin(self._model, iterator, self._arguments)
 
     def passed_validation(self) -> tuple[int, ...] | None:
@@ -287,7 +279,12 @@ class Fit:
         """Retrace the step between two steps, because the model's shapes have changed; local."""
         self._checkpoint.shapes_changed()
         if self._iterator is not None:
-            self._iterator.shapes_changed()
+            self._iterator.retracing.shapes_changed()
+
+    def train_function_made(self) -> None:
+        """Note that Keras has made the train function, and traces it in the next step. Local."""
+        if self._iterator is not None:
+            self._iterator.retracing.train_function_made()
 
     def end(self) -> None:
         """End the fit after its last step, or after an exception; local."""

@@ -123,6 +123,7 @@ class ScriptTrainer:
         return self._engine.compiled.step
 
     def _engine_of(self, step: AnyStep) -> StepEngine:
+        step.python.note()
         return StepEngine(self._run, self.model, self._source, CompiledStep(step))
 
     def _several_updates(self) -> SeveralUpdatesStep:

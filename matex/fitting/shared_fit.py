@@ -22,6 +22,7 @@ from matex.fitting.fit_source import resume, row_source, stream_source
 from matex.fitting.fit_step import compiled_step, say_dense
 from matex.fitting.listeners import Cursor, FitListener
 from matex.fitting.resizing import Resizing
+from matex.fitting.retracing import Retracing
 from matex.fitting.spares import FitSpares
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.update_check import UpdateCheck
@@ -153,6 +154,7 @@ def begin_shared(
         spares,
         Resizing(run),
     ]
+    end = EndOfData(model, source, model.train_step)
     iterator = EpochIterator(
         engine,
         model,
@@ -160,7 +162,8 @@ def begin_shared(
         start=start,
         rate=plan,
         uncut=fit.whole,
-        end=EndOfData(model, source, model.train_step),
+        end=end,
+        retracing=Retracing(run.communicator, engine, end),
         updates=fit.updates,
         listeners=listeners,
     )

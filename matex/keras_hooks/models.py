@@ -38,6 +38,7 @@ __all__ = [
     "refuse",
     "refuse_scopes",
     "seed_variables",
+    "set_by_fits",
     "start_at",
     "validation_of",
     "without_memory",
@@ -253,6 +254,19 @@ def managed_attributes(thing: Any) -> frozenset[str]:
     return frozenset().union(
         *(names for kind, names in _managed_by_kind().items() if isinstance(thing, kind))
     )
+
+
+def set_by_fits(thing: Any) -> frozenset[str]:
+    """Names of the attributes of *thing* that Keras's fit sets itself, and that no step reads."""
+    return _SET_BY_FITS if isinstance(thing, keras.Model | keras.Metric) else frozenset()
+
+
+_SET_BY_FITS = frozenset(
+    (
+        *("history", "reset_state", "stop_training", "_initial_epoch", "_eval_epoch_iterator"),
+        *("train_function", "test_function", "predict_function"),
+    )
+)
 
 
 @functools.cache

@@ -40,7 +40,7 @@ class ScriptModel(keras.Model):
     ) -> None:
         super().__init__(name="script")
         parts = list(parts)
-        self._code = code
+        self.code = code
         self._result: Any = None
         # Keras sees by their kind which of its lists they belong to.
         self._script_layers = [one for one in parts if isinstance(one, keras.layers.Layer)]
@@ -61,7 +61,7 @@ class ScriptModel(keras.Model):
             return lambda: reasons.append(f"it resets the metric {metric.name!r}")
 
         with replaced(self._script_metrics, "reset_state", resetting):
-            result = self._code(*args, **kwargs)
+            result = self.code(*args, **kwargs)
         if reasons:
             raise NotShareable(reasons[0])
         leaves = tf.nest.flatten(result, expand_composites=False)

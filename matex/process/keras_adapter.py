@@ -229,6 +229,8 @@ class KerasAdapter:
 
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         trainers = BatchTrainers(self.run, model)
+        if self._calls.only is CallKind.FIT and self._fit is not None and model is self._model:
+            self._fit.train_function_made()
 
         def train(iterator: Any) -> Any:
             if self._calls.only is CallKind.FIT and self._fit is not None:

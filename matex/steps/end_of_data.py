@@ -47,8 +47,8 @@ class EndOfData:
             self._changes = self._traced()
         self._changes()
 
-    def shapes_changed(self) -> None:
-        """Trace anew, because the model's shapes have changed."""
+    def drop_trace(self) -> None:
+        """Trace anew at the next end of data."""
         self._changes = None
 
     def _traced(self) -> Callable[[], None]:

@@ -130,9 +130,11 @@ class StepEngine:
         self._services.faults.during("in-consensus")
         self._strategy.consensus()
 
-    def retrace(self) -> None:
-        """Trace the step again, because the model's shapes have changed. Local."""
-        self._use(trace_anew(self._step, self._model, self._source))
+    def retrace(self, *, room: Room | None = None, checked: bool = True) -> None:
+        """Trace the step again; see :func:`trace_anew`. Local."""
+        self._use(trace_anew(self._step, self._model, self._source, room=room, checked=checked))
+        if room is not None or not checked:
+            self._made_anew(self._step)
 
     @property
     def room(self) -> Room | None:
@@ -142,8 +144,7 @@ class StepEngine:
     def make_room(self, room: Room) -> None:
         """Trace the step again with *room*, equal on all ranks, unless it has that. Local."""
         if self._step.room != room:
-            self._use(trace_anew(self._step, self._model, self._source, room=room))
-            self._made_anew(self._step)
+            self.retrace(room=room)
 
     # Spares.
 
@@ -230,16 +231,15 @@ class StepEngine:
         self._strategy.after_step(faults.step)
         for_rows = Traffic(*self._source.after_step(faults.step))
         made = self._maker.made
-        header = made.header
-        samples = round(header.samples)
-        lo, hi = batch.span
+        header, samples = made.header, round(made.header.samples)
+        planned = size([batch.span])
         return StepReport(
             samples=samples,
-            planned=hi - lo,
+            planned=planned,
             step_s=time.perf_counter() - started,
             exchange_s=made.seconds,
             logs=logs,
-            replay=self._replay(samples, planned=hi - lo),
+            replay=self._replay(samples, planned=planned),
             sent=self._traffic(made.traffic, for_rows),
             agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
             own_samples=size(self._taken_over.have),

@@ -9,25 +9,35 @@ in files or behind a function of another package is not found.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import random
 import site
 import sys
 import sysconfig
-from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from matex.steps.containers import (
+    ABSENT,
+    CONTAINERS,
+    SIMPLE,
+    are_others,
+    content_of,
+    copied,
+    entries_of,
+    fill,
+    refill,
+    same_entries,
+)
+
 __all__ = ["ScriptState", "are_same", "is_scripts"]
 
-_SIMPLE = (int, float, complex, bool, str, bytes, type(None), np.generic)
-_CONTAINERS = (dict, list, set, deque)
 _ARRAY_BYTES = 4 << 20  # larger arrays are taken to be data
 _MOST_ENTRIES = 10_000  # containers with more are copied, and not searched
-_ABSENT: Any = object()
 
 
 def _libraries() -> tuple[str, ...]:
@@ -50,15 +60,26 @@ def is_scripts(thing: type | FunctionType) -> bool:
     return module == "__main__" or (file is not None and not file.startswith(_LIBRARIES))
 
 
+class _Change(NamedTuple):
+    """Something that has another value than it was noted with."""
+
+    name: str
+    now: Any
+    put_back: Callable[[], None]
+    redo: Callable[[], None]
+
+
 class ScriptState:
     """State that the script's Python keeps, reached from *root*; local.
 
     Args:
-        root: model, from which the script's classes and functions are reached.
+        root: model, or some objects, from which the script's classes and functions are reached.
         managed: function that returns the names of attributes that are not the script's own on an
             object, such as Keras's ``built``.
         lasts: function that says whether a value stays when it is new, as layers and variables do,
             which are made when they are first used.
+        with_keras: whether the attributes of Keras's own objects are part of the state, too. False
+            by default.
     """
 
     def __init__(
@@ -66,8 +87,10 @@ class ScriptState:
         root: Any,
         managed: Callable[[Any], frozenset[str]],
         lasts: Callable[[Any], bool],
+        *,
+        with_keras: bool = False,
     ) -> None:
-        self._managed, self._lasts = managed, lasts
+        self._managed, self._lasts, self._with_keras = managed, lasts, with_keras
         self._seen: dict[Any, Any] = {}  # by identity; it holds them, so that none is used anew
         self._attributes: list[tuple[dict[str, Any], dict[str, Any], frozenset[str]]] = []
         self._names: list[tuple[dict[str, Any], str, Any]] = []
@@ -93,33 +116,57 @@ class ScriptState:
             self._seen.pop((identity, True), None)
         self._note_all(thing)
 
+    @property
+    def changed(self) -> str:
+        """Name of something that has another value than it was noted with; "" if nothing has."""
+        return next((change.name for change in self._changes()), "")
+
     def put_back(self) -> list[Any]:
         """Restore the state; return what had been put in its place, in an order of its own."""
-        changed: list[Any] = []
+        return [change.now for change in self._put_back()]
+
+    @contextlib.contextmanager
+    def put_back_within(self) -> Iterator[None]:
+        """Context in which the state is as it was noted; after it, all is as before the context."""
+        changes = self._put_back()
+        try:
+            yield
+        finally:
+            self._put_back()
+            for change in changes:
+                change.redo()
+
+    def _put_back(self) -> list[_Change]:
+        changes = [*self._changes()]
+        for change in changes:
+            change.put_back()
+        return changes
+
+    def _changes(self) -> Iterator[_Change]:
         for now, before, managed in self._attributes:
             for name in {**before, **now}:
-                old = before.get(name, _ABSENT)
-                if name not in managed and now.get(name, _ABSENT) is not old:
-                    self._restore(now, name, old, changed)
+                if name not in managed:
+                    yield from self._change(now, name, before.get(name, ABSENT))
         for module, name, value in self._names:
-            if module.get(name, _ABSENT) is not value:
-                self._restore(module, name, value, changed)
-        for cell, value in self._cells:
-            if _content(cell) is not value:
-                changed.append(_content(cell))
-                if value is _ABSENT:
-                    del cell.cell_contents
-                else:
-                    cell.cell_contents = value
+            yield from self._change(module, name, value)
+        for cell, old in self._cells:
+            new = content_of(cell)
+            if are_others(new, old):
+                yield _changed("a variable around a function", new, old, partial(fill, cell))
         for container, entries in self._containers:
-            if not _same_entries(container, entries) and not self._has_new(container, entries):
-                changed.append(_entries(container))
-                _refill(container, entries)
+            if not same_entries(container, entries) and not self._has_new(container, entries):
+                kind, now = type(container).__name__, copied(container)
+                yield _changed(f"a {kind}", now, entries, partial(refill, container))
         for array, values in self._arrays:
             if array.tobytes() != values.tobytes():
-                changed.append(array.copy())
-                array[...] = values
-        return changed
+                put = partial(array.__setitem__, ...)
+                yield _changed("an array", array.copy(), values, put)
+
+    def _change(self, names: dict[str, Any], name: str, old: Any) -> Iterator[_Change]:
+        """Change of the value of *name* among *names*, if it is to be put back."""
+        new = names.get(name, ABSENT)
+        if are_others(new, old) and not (old is ABSENT and self._lasts(new)):
+            yield _changed(name, new, old, partial(_assign, names, name))
 
     def put_back_generators(self) -> None:
         """Restore the random generators of the script's own, which :meth:`put_back` leaves."""
@@ -129,20 +176,10 @@ class ScriptState:
             else:
                 generator.bit_generator.state = state
 
-    def _restore(self, names: dict[str, Any], name: str, before: Any, changed: list[Any]) -> None:
-        value = names.get(name, _ABSENT)
-        if before is _ABSENT:
-            if self._lasts(value):
-                return
-            del names[name]
-        else:
-            names[name] = before
-        changed.append(value)
-
     def _has_new(self, container: Any, before: Any) -> bool:
         """Whether *container* holds something new that lasts."""
-        old = {id(value) for value in _entries(before)}
-        return any(id(v) not in old and self._lasts(v) for v in _entries(container))
+        old = {id(value) for value in entries_of(before)}
+        return any(id(v) not in old and self._lasts(v) for v in entries_of(container))
 
     def _note_all(self, root: Any) -> None:
         left = [(root, False)]
@@ -157,7 +194,7 @@ class ScriptState:
             ours: whether *thing* was reached from an attribute or a function of the script, and is
                 no list or dictionary of Keras's own.
         """
-        if isinstance(thing, _SIMPLE) or (id(thing), ours) in self._seen:
+        if isinstance(thing, SIMPLE) or (id(thing), ours) in self._seen:
             return
         self._seen[id(thing), ours] = thing
         if isinstance(thing, np.ndarray):
@@ -169,15 +206,15 @@ class ScriptState:
             self._generators.append((thing, thing.bit_generator.state))
         elif isinstance(thing, tuple | frozenset):
             yield from ((entry, ours) for entry in thing)
-        elif isinstance(thing, _CONTAINERS):
+        elif isinstance(thing, CONTAINERS):
             if ours:
-                self._containers.append((thing, _copied(thing)))
+                self._containers.append((thing, copied(thing)))
             if len(thing) <= _MOST_ENTRIES:
-                yield from ((entry, ours) for entry in _entries(thing))
+                yield from ((entry, ours) for entry in entries_of(thing))
         elif isinstance(thing, MethodType):
             yield thing.__self__, ours
             yield thing.__func__, ours
-        elif isinstance(thing, functools.partial):
+        elif isinstance(thing, partial):
             yield from ((part, ours) for part in (thing.func, thing.args, thing.keywords))
         elif isinstance(thing, FunctionType):
             yield from ((value, True) for value in self._note_function(thing))
@@ -190,8 +227,8 @@ class ScriptState:
         for cell in function.__closure__ or ():
             if id(cell) not in self._seen:
                 self._seen[id(cell)] = cell
-                self._cells.append((cell, _content(cell)))
-                yield _content(cell)
+                self._cells.append((cell, content_of(cell)))
+                yield content_of(cell)
         for name in function.__code__.co_names:
             if name in function.__globals__:
                 value = function.__globals__[name]
@@ -206,8 +243,9 @@ class ScriptState:
         if not isinstance(attributes, dict) or not (of_script or _is_of_keras(kind)):
             return
         managed = self._managed(thing)
-        if of_script:
+        if of_script or self._with_keras:
             self._attributes.append((attributes, dict(attributes), managed))
+        if of_script:
             for base in kind.__mro__:
                 if is_scripts(base):
                     yield from ((function, True) for function in _functions_of(base))
@@ -227,39 +265,15 @@ def _functions_of(kind: type) -> Iterator[Any]:
             yield bare
 
 
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty: its name has no value yet
-        return _ABSENT
+def _assign(names: dict[str, Any], name: str, value: Any) -> None:
+    if value is not ABSENT:
+        names[name] = value
+    else:
+        names.pop(name, None)
 
 
-def _copied(container: Any) -> Any:
-    """Plain copy of *container*, whatever class of list or dictionary it is."""
-    plain = next(kind for kind in _CONTAINERS if isinstance(container, kind))
-    return plain(container)
-
-
-def _entries(container: Any) -> list[Any]:
-    return [*container.values()] if isinstance(container, dict) else [*container]
-
-
-def _same_entries(one: Any, other: Any) -> bool:
-    """Whether two containers of one kind hold the same objects, in the same places."""
-    if len(one) != len(other):
-        return False
-    if isinstance(one, dict):
-        return all(name in one and one[name] is value for name, value in other.items())
-    if isinstance(one, set):
-        return all(value in one for value in other)
-    return all(a is b for a, b in zip(one, other, strict=True))
-
-
-def _refill(container: Any, entries: Any) -> None:
-    """Give *container* its former entries, past what a class of Keras's would do with new ones."""
-    plain: Any = next(kind for kind in _CONTAINERS if isinstance(container, kind))
-    plain.clear(container)
-    (plain.update if plain in (dict, set) else plain.extend)(container, entries)
+def _changed(name: str, now: Any, before: Any, put: Callable[[Any], Any]) -> _Change:
+    return _Change(name, now, partial(put, before), partial(put, now))
 
 
 def are_same(one: Any, other: Any) -> bool:

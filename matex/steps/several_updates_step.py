@@ -25,12 +25,7 @@ from matex.keras_hooks.rows import known_rows
 from matex.partition.room import Room
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.check_record import CheckRecord
-from matex.steps.control import (
-    control_spec,
-    denominators_in,
-    header_in,
-    placed_in,
-)
+from matex.steps.control import control_spec, denominators_in, header_in, placed_in
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
 from matex.steps.graph_separability import inseparable_in
@@ -42,6 +37,7 @@ from matex.steps.step_parts import Batch
 from matex.steps.step_tail import StepTail, flat
 from matex.steps.subgraph import function_of
 from matex.steps.sums_in_graph import SumsInGraph
+from matex.steps.traced_python import TracedPython
 from matex.steps.update_exchanges import UpdateExchanges
 from matex.steps.user_code import attempted
 
@@ -54,7 +50,8 @@ class SeveralUpdatesStep:
     ``run(batch, control)`` makes the updates and returns this rank's last contribution; it is
     collective, by :attr:`exchanges`, and changes the model. ``commit(parts)`` applies the sum of
     the last contributions. :attr:`rollback` restores what both have changed. ``shifted`` names the
-    random functions whose rows are drawn otherwise than in one process.
+    random functions whose rows are drawn otherwise than in one process, ``python`` is the Python
+    that the graphs read.
 
     Args:
         model: built model, with built metrics.
@@ -96,6 +93,7 @@ class SeveralUpdatesStep:
         self._advance_noise: Callable[[Any], None] | None = None
         self._quiet_graph: Any = None
         self.shifted: set[str] = set()
+        self.python = TracedPython(model)
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
         self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, room=room)
@@ -259,6 +257,7 @@ class SeveralUpdatesStep:
         noise = {"state": self._noise_state, "shifted": self.shifted}
         rows = noise_rows(batch, control, constant=self._rows, **noise)
         with (
+            self.python.as_noted(),
             self.updates.traced(
                 weight,
                 header,
@@ -297,4 +296,5 @@ class SeveralUpdatesStep:
         if self._advance_noise is not None:
             self._advance_noise(Header(*tf.unstack(header)).samples)
         means = len(self.layout.means)
-        return self._tail.commit(rest[:means], rest[means:])
+        with self.python.as_noted():
+            return self._tail.commit(rest[:means], rest[means:])

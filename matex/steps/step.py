@@ -29,6 +29,7 @@ from matex.steps.graph_separability import inseparable_in
 from matex.steps.silence import unheard
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
+from matex.steps.traced_python import TracedPython
 from matex.steps.user_code import attempted
 
 __all__ = ["Batch", "Step"]
@@ -106,14 +107,14 @@ class Step:
         return getattr(self._model, "step_name", "train_step")
 
     @property
+    def python(self) -> TracedPython:
+        """Python that the graphs read."""
+        return self._parts.python
+
+    @property
     def sums_gradients(self) -> bool:
         """Whether the exchange contains the gradients."""
         return self._parts.sums_gradients
-
-    @property
-    def scales_rate(self) -> bool:
-        """Whether updates use the header's ``rate_factor`` times the learning rate."""
-        return self._parts.scales_rate
 
     @property
     def room(self) -> Room | None:
@@ -125,7 +126,7 @@ class Step:
         """Options of the constructor, to build the step again."""
         return {
             "sums_gradients": self.sums_gradients,
-            "scales_rate": self.scales_rate,
+            "scales_rate": self._parts.scales_rate,
             "room": self.room,
         }
 

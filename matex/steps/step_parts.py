@@ -23,6 +23,7 @@ from matex.steps.forward_state import ForwardState
 from matex.steps.noise_rows import noise_rows
 from matex.steps.recorder import Recorder
 from matex.steps.step_tail import StepTail, flat
+from matex.steps.traced_python import TracedPython
 
 __all__ = ["Batch", "Parts", "StepParts", "with_learning_rate"]
 
@@ -44,7 +45,7 @@ class StepParts:
 
     ``denominators`` are the loss denominators of the newest contribution, tensors of its graph if
     it is traced. ``shifted`` names the random functions whose rows are drawn otherwise than in one
-    process.
+    process. ``python`` is the Python that traces read.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class StepParts:
         self.layout: Layout | None = None
         self.denominators: list[Any] = []
         self.shifted: set[str] = set()
+        self.python = TracedPython(model)
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self._tail = StepTail(self._state)
@@ -131,6 +133,7 @@ class StepParts:
             constant=self._rows,
         )
         with (
+            self.python.as_noted(),
             self._recorder.recording(weight),
             keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
             keras_hooks.weighted_batch_metrics(
@@ -165,7 +168,8 @@ class StepParts:
         if self._advance_noise is not None:
             self._advance_noise(reduced.samples)
         factor = reduced.rate_factor if self.scales_rate else None
-        with keras_hooks.updating(), keras_hooks.scaled_learning_rate(model.optimizer, factor):
+        scaled = keras_hooks.scaled_learning_rate(model.optimizer, factor)
+        with self.python.as_noted(), keras_hooks.updating(), scaled:
             whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
             counted = len(self._tail.segments()[1])
             self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))

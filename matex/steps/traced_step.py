@@ -44,6 +44,14 @@ def trace_step(
     Raises:
         NotShareable: the step cannot be split at its optimizers.
     """
+    step = _traced(model, source, synchronized=synchronized, **options)
+    step.python.note()
+    return step
+
+
+def _traced(
+    model: Any, source: StepSource, *, synchronized: Sequence[Any], **options: Any
+) -> AnyStep:
     exchanges_inside = options.get("sums_gradients", True) and not model.run_eagerly
 
     def several() -> SeveralUpdatesStep:
@@ -74,20 +82,29 @@ def trace_step(
 
 
 def trace_anew(
-    step: AnyStep, model: Any, source: StepSource, *, room: Room | None = None
+    step: AnyStep, model: Any, source: StepSource, *, room: Room | None = None, checked: bool = True
 ) -> CompiledStep:
-    """Trace *step* of *model* again, because shapes have changed. Local, alike on every rank.
+    """Trace *step* of *model* again, because something has changed. Local, alike on every rank.
 
-    What its checks found is kept. The layout of its exchange changes.
+    The layout of its exchange changes. The new graphs read Python as it is now, unless only the
+    room has changed.
 
     Args:
         room: room for batches, if only that has changed; None, the default, to leave it.
+        checked: whether what its checks found still holds, True by default.
+
+    Raises:
+        NotShareable: the step cannot be split at its optimizers.
     """
-    options = step.options if room is None else {**step.options, "room": room}
-    traced = trace_step(model, source, **options)
-    traced.checks = step.checks
-    if room is not None:
+    if room is None:
+        traced = trace_step(model, source, **step.options)
+    else:
+        with step.python.as_noted():
+            traced = trace_step(model, source, **{**step.options, "room": room})
         traced.tried.update(step.tried)
+    if checked:
+        traced.checks = step.checks
+        traced.python.has_stepped = step.python.has_stepped
     return CompiledStep(traced)
 
 
