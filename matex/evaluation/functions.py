@@ -24,6 +24,7 @@ def test_function(original: Callable[..., Any], model: Any) -> Callable[..., Any
 
     test.original = original  # type: ignore[attr-defined]
     test.whole = {}  # type: ignore[attr-defined]  # its graphs for whole batches, by their form
+    test.python = {}  # type: ignore[attr-defined]  # what its graphs for others read, likewise
     return test
 
 

@@ -66,7 +66,7 @@ class StreamEvaluation:
         self.have: list[list[Span]] = []
         self._sum: np.ndarray | None = None
         self._passes = 0
-        self._end = EndOfData(model, stream, model.test_step)
+        self._end = EndOfData(model, stream, model.test_step, self._step.as_noted)
         self._has_ended = False
 
     @property

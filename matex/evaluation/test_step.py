@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -12,18 +12,17 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.evaluation.batch_trial import CHANGES, check_counts, put_back
 from matex.evaluation.row_trial import check_parts
 from matex.evaluation.whole_test_step import whole_test_step
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.steps import graph_inspection
 from matex.steps.nonlinear_sums import nonlinear_in_states
 from matex.steps.silence import unheard
+from matex.steps.traced_python import TracedPython
 from matex.steps.user_code import attempted
 
 __all__ = ["Sharing", "TestStep"]
-
-_CLOSE = 1e-4
-_CHANGES = "test_step changes variables other than those of its metrics"
 
 Logs = dict[str, Any]
 
@@ -178,10 +177,25 @@ class TestStep:
             self._function = self._run
         else:
             traced = keras_hooks.graph_of(self._run, self._signature)
-            self._concrete = traced.get_concrete_function()
+            with self.as_noted():
+                self._concrete = traced.get_concrete_function()
+                self._python.note()
             self._function = traced
             outputs = self._concrete.structured_outputs.items()
             self._extra = {name: np.zeros(_shape_of(value)) for name, value in outputs}
+
+    def as_noted(self) -> contextlib.AbstractContextManager[None]:
+        """Context in which a trace reads the Python that Keras's function would have read."""
+        return self._python.as_noted()
+
+    @property
+    def _python(self) -> TracedPython:
+        """Python that the first trace for batches of this form has read.
+
+        Keras keeps its test function until the model is compiled again.
+        """
+        known: dict[str, TracedPython] = self._model.test_function.python
+        return known.setdefault(repr(self._as_data(self._signature)), TracedPython(self._model))
 
     def _run(self, batch: Any) -> Logs:
         model = self._model
@@ -226,7 +240,7 @@ class TestStep:
             others = [variable.numpy() for variable in changing]
             self(batch)  # which makes metrics in its first call, on every rank
             model.reset_metrics()
-            _put_back(changing, others)
+            put_back(changing, others)
             check_parts(model, self, batch)
             return
         if drawn or graph_inspection.drawing(function):
@@ -236,52 +250,10 @@ class TestStep:
             raise NotShareable(f"a metric's state is made by {kind} of what it was before")
         if self.sharing == Sharing.ROWS:
             if graph_inspection.writes(function, but=states):
-                raise NotShareable(_CHANGES)
+                raise NotShareable(CHANGES)
             check_parts(model, self, batch)
             return
-        graph_inspection.refuse_summaries(function, name="test_step")
-        known = [variable.value for variable in (*model.variables, *metrics)]
-        foreign = graph_inspection.ForeignVariables(function, known)
-        before = [variable.numpy() for variable in metrics]
-        others = [variable.numpy() for variable in changing]
-        try:
-            self(batch)
-            once = [variable.numpy() for variable in metrics]
-            foreign_changed = foreign.put_back()
-            _put_back(changing, others)
-            if foreign_changed:
-                raise NotShareable(_CHANGES)
-            self(batch)
-            twice = [variable.numpy() for variable in metrics]
-        finally:
-            foreign.put_back()
-            for variable, value in zip((*metrics, *changing), (*before, *others), strict=True):
-                variable.assign(value)
-        for variable, *values in zip(metrics, before, once, twice, strict=True):
-            if not _adds_up(*values):
-                raise NotShareable(f"{variable.path} does not add up what it counts in batches")
-
-
-def _put_back(variables: Iterable[Any], before: Iterable[np.ndarray]) -> None:
-    """Restore *variables* to their values *before*.
-
-    Raises:
-        NotShareable: a variable had changed.
-    """
-    changed = False
-    for variable, value in zip(variables, before, strict=True):
-        if not np.array_equal(variable.numpy(), value):
-            variable.assign(value)
-            changed = True
-    if changed:
-        raise NotShareable(_CHANGES)
-
-
-def _adds_up(before: np.ndarray, once: np.ndarray, twice: np.ndarray) -> bool:
-    if before.any():
-        return False
-    a, b = 2 * once.astype(np.float64), twice.astype(np.float64)
-    return bool(np.allclose(a, b, _CLOSE, _CLOSE * np.abs(a).max(initial=0), equal_nan=True))
+        check_counts(model, self, batch, function)
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

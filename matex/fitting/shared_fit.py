@@ -154,7 +154,7 @@ def begin_shared(
         spares,
         Resizing(run),
     ]
-    end = EndOfData(model, source, model.train_step)
+    end = EndOfData(model, source, model.train_step, lambda: engine.compiled.step.python.as_noted())
     iterator = EpochIterator(
         engine,
         model,

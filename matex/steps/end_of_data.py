@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from matex import keras_hooks
@@ -31,12 +32,21 @@ class EndOfData:
         model: model being trained or evaluated.
         source: source of its batches.
         step: ``train_step`` of *model*, or its ``test_step``.
+        as_noted: function that returns a context, in which a trace reads the Python that the graphs
+            of *step* have read.
     """
 
-    def __init__(self, model: Any, source: Source, step: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        source: Source,
+        step: Callable[[Any], Any],
+        as_noted: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._model = model
         self._source = source
         self._step = step
+        self._as_noted = as_noted
         self._changes: Callable[[], None] | None = None
 
     def passed(self) -> None:
@@ -59,5 +69,5 @@ class EndOfData:
                 keras_hooks.with_functions_inline(step, as_data(leaves))
 
         leaves = [leaf for leaf in keras_hooks.flatten(self._source.built_on) if leaf is not None]
-        with keras_hooks.generators_kept(), unheard():
+        with keras_hooks.generators_kept(), unheard(), self._as_noted():
             return changes_without(keras_hooks.graph_of(whole, *leaves).get_concrete_function())

@@ -21,6 +21,7 @@ import ways_loops
 import ways_losses
 import ways_metrics
 import ways_models
+import ways_python
 import ways_rows
 import ways_steps
 import ways_tapes
@@ -46,6 +47,7 @@ KINDS = {
     **ways_functions.KINDS,
     **ways_inner.KINDS,
     **ways_rows.KINDS,
+    **ways_python.KINDS,
 }
 
 
