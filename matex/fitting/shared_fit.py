@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -154,7 +155,11 @@ def begin_shared(
         spares,
         Resizing(run),
     ]
-    end = EndOfData(model, source, model.train_step, lambda: engine.compiled.step.python.as_noted())
+
+    def as_noted() -> AbstractContextManager[None]:
+        return engine.compiled.step.python.as_noted()  # of the step as it is by then
+
+    end = EndOfData(model, source, model.train_step, as_noted)
     iterator = EpochIterator(
         engine,
         model,

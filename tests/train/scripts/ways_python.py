@@ -122,7 +122,8 @@ def set_and_traced_again():
 
 def set_beside_validation():
     """A factor that a test step reads, in the first validation only."""
-    model = Judged(*(lambda x: (x, keras.layers.Dense(1)(x)))(keras.Input((6,))))
+    inputs = keras.Input((6,))
+    model = Judged(inputs, keras.layers.Dense(1)(inputs))
     model.compile(keras.optimizers.Adam(0.01), "mse")
 
     def epoch_begin(epoch, logs):
@@ -151,7 +152,6 @@ FACTOR = 1.0
 
 def set_in_a_loop():
     """A global of the script that a function reads when it is traced, for each form of batch."""
-    global FACTOR
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
     optimizer = keras.optimizers.SGD(0.1)
 
@@ -165,7 +165,7 @@ def set_in_a_loop():
 
     losses = []
     for epoch in range(EPOCHS):
-        FACTOR = 1.0 / (1 + epoch)
+        globals()["FACTOR"] = 1.0 / (1 + epoch)
         for rows in (BATCH, BATCH, BATCH // 2 if epoch else BATCH):
             losses.append(float(step(X[:rows], COLUMN[:rows])))
     return {"losses": losses}, [*model.variables, *optimizer.variables]
