@@ -185,7 +185,7 @@ class Fit:
             handover.restore(self._model, self._checkpoint, self._arguments["callbacks"])
         except MatexError as error:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
-        early_optimizers.now_built(self._model.optimizer)
+        early_optimizers.now_built(self._model)
         iterator.retracing.joined()
         handover.begin(self._model, iterator, self._arguments)
 
@@ -200,7 +200,7 @@ class Fit:
 
     def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Make the steps of a call of Keras's train function; return the logs; collective."""
-        early_optimizers.now_built(self._model.optimizer)
+        early_optimizers.now_built(self._model)
         if self._handover is not None:
             self._handover.take_files()
         if self._iterator is not None:

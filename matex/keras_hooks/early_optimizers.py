@@ -2,7 +2,8 @@
 
 Before that step a callback may save weights, to go back to them later, or read a file. In plain
 Keras the optimizer has no slots then: the file is without them, reading it later leaves the
-optimizer alone, and so does reading a file with slots now. A fit of ranks builds it as it begins.
+optimizer alone, and so does reading a file with slots now. A callback may also thaw or freeze layers. A fit
+of ranks builds the optimizer as it begins.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from matex.keras_hooks.building import build_optimizer
+from matex.keras_hooks.optimizers import optimizers_of
 
 __all__ = ["as_unbuilt", "building", "now_built"]
 
@@ -32,11 +36,22 @@ def building(optimizer: Any) -> Iterator[None]:
     _early.update((part, variables) for part, variables in before if part.built)
 
 
-def now_built(optimizer: Any) -> None:
-    """Drop the note: in plain Keras *optimizer* has its slots by now, too. Local."""
-    if _early:
-        for part in _parts(optimizer):
-            _early.pop(part, None)
+def now_built(model: Any) -> None:
+    """Drop the note: in plain Keras the optimizer of *model* has its slots by now, too. Local.
+
+    The only optimizer is built anew if other weights are trained than when it was built.
+    """
+    if not _early:
+        return
+    before = {part: _early.pop(part) for part in _parts(model.optimizer) if part in _early}
+    if not before or len(optimizers_of(model)) > 1:
+        return
+    if [*map(id, model.optimizer._trainable_variables)] != [*map(id, model.trainable_variables)]:
+        for part, variables in before.items():
+            part._variables = variables
+            part._trainable_variables_indices.clear()
+            part.built = False
+        build_optimizer(model)
 
 
 class _Unbuilt:

@@ -166,7 +166,7 @@ class RestoringOnLeader(OnLeader):
     def _pass(self, name: str, *args: Any) -> None:
         self._inner.set_model(self.model)
         if name == "on_train_begin":
-            early_optimizers.now_built(self.model.optimizer)  # it builds what it reads into
+            early_optimizers.now_built(self.model)  # it builds what it reads into
         if self._leads():
             self._alone(lambda: getattr(self._inner, name)(*args))
         elif name == "on_train_begin" and not self.model.built:
