@@ -2,8 +2,8 @@
 
 Before that step a callback may save weights, to go back to them later, or read a file. In plain
 Keras the optimizer has no slots then: the file is without them, reading it later leaves the
-optimizer alone, and so does reading a file with slots now. A callback may also thaw or freeze layers. A fit
-of ranks builds the optimizer as it begins.
+optimizer alone, and so does reading a file with slots now. A callback may also freeze layers or
+thaw some. A fit of ranks builds the optimizer as it begins.
 """
 
 from __future__ import annotations

@@ -250,7 +250,10 @@ class ScriptState:
                 if is_scripts(base):
                     yield from ((function, True) for function in _functions_of(base))
         for name, value in [*attributes.items()]:
-            yield value, of_script and name not in managed
+            if name not in managed:
+                yield value, of_script
+            elif not self._with_keras:
+                yield value, False
 
 
 def _is_of_keras(kind: type) -> bool:

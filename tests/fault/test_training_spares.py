@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.train.runs import assert_whole, faults, matex_run, relative_differences
+from tests.train.runs import (
+    SCRIPTS,
+    assert_whole,
+    execute,
+    faults,
+    matex_run,
+    relative_differences,
+)
 
 pytestmark = pytest.mark.usefixtures("forked_ranks")
 
@@ -76,3 +84,28 @@ def test_spares_take_the_places_of_the_dead_until_they_run_out(
     assert all(found[rank]["replicas_equal"] for rank in (0, 1, 2))
     firsts = [e for e in outcome.events if e["event"] == "first-step" and e["step"] == 17]
     assert {e["rank"] for e in firsts} == {1, 2, 4}  # the step of the death has as many ranks
+
+
+def test_a_spare_joins_only_if_it_reads_in_python_what_the_others_have_read(
+    tmp_path: Path,
+) -> None:
+    """Plain Keras traces in its first step, and a spare's own first step is a later one.
+
+    What the script sets as training begins is the same there; what it sets in each epoch is not.
+    """
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    command = [sys.executable, SCRIPTS / "annealed.py", plain]
+    done = execute(command, directory=plain, timeout_s=120)
+    assert done.returncode == 0, done.stderr
+    plan = ["kill:rank=1,step=11", "kill:rank=0,step=37"]
+    options = ["--spares", "2", *faults(*plan)]
+    outcome = matex_run(tmp_path, "annealed.py", tmp_path, ranks=2, options=options)
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    assert (summary["world_size_end"], summary["samples_used"]) == (1, 2 * 3 * 128)
+    assert [f["rank"] for f in summary["faults"]] == [1, 0, 3]
+    assert "cannot read what the others read of factor" in outcome.stderr + outcome.stdout
+    losses = json.loads((tmp_path / "losses-2.json").read_text())
+    wanted = json.loads((plain / "losses-0.json").read_text())
+    assert max(relative_differences(losses[1:], wanted[1:])) < 1e-5

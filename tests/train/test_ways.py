@@ -34,7 +34,9 @@ MODELS = [
     "loop-rounded-otherwise", "graph-loop", "compiled-loop", "loop-in-a-graph", "two-optimizers",
     "metrics-made-in-steps", "metrics-made-in-eager-steps", "metrics-made-in-losses",
     "metrics-made-in-logs", "metrics-counted-before-an-error", "eager-counter", "eager-state",
-    "eager-memory", "eager-builds", "metrics-made-late",
+    "eager-memory", "eager-builds", "metrics-made-late", "python-before-training",
+    "python-before-epochs", "python-before-batches", "python-traced-again",
+    "python-beside-validation", "python-between-evaluations", "python-in-a-loop",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 
