@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.evaluation.metric_states import MetricStates
 from matex.evaluation.rows import without_effect
@@ -218,8 +217,11 @@ class StreamEvaluation:
 
     @property
     def _counts_rows_alone(self) -> bool:
-        """Whether a step without a batch changes nothing, for batches of unknown size."""
-        return is_free(self._stream.built_on) and keras_hooks.evaluates_rows(self._model)
+        """Whether a step without a batch changes nothing, as no metric counts batches.
+
+        Losses of several outputs do, where batches are of unknown size.
+        """
+        return is_free(self._stream.built_on) and self._step.sharing == Sharing.ROWS
 
     def _show(self) -> None:
         if self._is_whole:

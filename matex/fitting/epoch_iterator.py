@@ -236,10 +236,6 @@ class EpochIterator:
             if batch is None:
                 break
             logs = self._step(batch, original)
-        if logs is None and self.source.ran_out and not self._has_ended:
-            self._has_ended = True
-            with self._updates.left_out():
-                self._end.passed()
         resumed, self._is_resumed = self._is_resumed, False
         if logs is not None:
             return logs
@@ -251,6 +247,10 @@ class EpochIterator:
         batch, self._left_over = self._left_over, None
         if batch is not None:
             return batch
+        if self.source.ran_out and not self._has_ended:
+            self._has_ended = True
+            with self._updates.left_out():
+                self._end.passed()
         self._step_digest = self.source.digest
         began = time.perf_counter()
         batch = self.source.next()

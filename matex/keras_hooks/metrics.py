@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
+from keras.src.backend.common.masking import get_keras_mask
+from keras.src.losses.loss import apply_mask
 
 __all__ = [
     "FlatLogs",
@@ -15,6 +18,7 @@ __all__ = [
     "flat_logs",
     "is_chosen_by_shapes",
     "lazy_metrics_of",
+    "names_by_function",
     "names_of",
     "pass_over_reset",
     "recorded_results",
@@ -128,14 +132,14 @@ def weighted_batch_metrics(
 ) -> Iterator[None]:
     """Context of a step of *model* in which metrics of whole-batch values are weighted.
 
-    A batch that is shared out is a part of one on each rank, so ``update_state(loss)``, which
-    counts one for a batch, has to count that part of one. Metrics of rows need nothing.
+    Each rank has a part of a batch, so ``update_state(loss)``, or a function of the script's that
+    returns one number for the batch, counts that part of one.
 
     Args:
         weight: function that returns the scalar weight of such an update.
-        unweighted: flags of the updates by scalars, in the order of the trace: whether the update
-            was given no weight. The list is filled, or used in a graph for a known number of rows,
-            where Keras gives its losses that number as weight. None by default, for no such graph.
+        unweighted: flags of the updates by scalars, in the order of the trace: whether it was given
+            no weight. The list is filled, or used in a graph for a known number of rows, where
+            Keras gives its losses that number as weight. None by default, for no such graph.
         rows: number of rows, if the graph is for that number alone; None by default.
     """
     known = iter(list(unweighted or ())) if rows is not None else None
@@ -150,8 +154,8 @@ def weighted_batch_metrics(
             unweighted.append(found)
         return found
 
-    def weighing(metric: Any) -> Callable[..., Any]:
-        original = metric.update_state
+    def weighing(metric: Any, original: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        original = original or metric.update_state
 
         def update_state(values: Any, sample_weight: Any = None) -> Any:
             if len(keras.ops.shape(values)) == 0 and has_none(sample_weight):
@@ -160,10 +164,37 @@ def weighted_batch_metrics(
 
         return update_state
 
+    def weighing_function(metric: Any) -> Callable[..., Any]:
+        update = weighing(metric, functools.partial(keras.metrics.Mean.update_state, metric))
+
+        def update_state(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+            weights = apply_mask(sample_weight, get_keras_mask(y_pred), metric.dtype, "sum")
+            return update(metric._fn(y_true, y_pred, **metric._fn_kwargs), weights)
+
+        return update_state
+
     plain = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
     some = [metric for metric in model.metrics if type(metric).update_state in plain]
-    with replaced(some, "update_state", weighing):
+    with (
+        replaced(some, "update_state", weighing),
+        replaced(_of_functions(model), "update_state", weighing_function),
+    ):
         yield
+
+
+def _of_functions(model: Any) -> list[Any]:
+    """Metrics of functions given to ``compile``."""
+    compiled = getattr(getattr(model, "_compile_metrics", None), "metrics", ())
+    return [metric for metric in compiled if type(metric) is keras.metrics.MeanMetricWrapper]
+
+
+def names_by_function(model: Any) -> dict[int, str]:
+    """Names of the states of metrics of functions, by identity of the variables."""
+    return {
+        id(variable.value): f"{metric.name}/{variable.name}"
+        for metric in _of_functions(model)
+        for variable in metric.variables
+    }
 
 
 @contextlib.contextmanager

@@ -84,7 +84,10 @@ class Source(Protocol):
 
     @property
     def ran_out(self) -> bool:
-        """Whether a requested batch was missing because the end of the data was unknown."""
+        """Whether a batch is wanted that is missing, as the end of the data was unknown.
+
+        The data may also have ended by an error, which :meth:`next` raises.
+        """
 
     @property
     def as_data(self) -> Callable[[Any], Any]:

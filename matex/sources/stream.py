@@ -46,7 +46,7 @@ class Stream:
     """A source of batches made by Keras. Local.
 
     One batch is read ahead, so that the end of the data is known, and included in the comparison of
-    ranks, before the last step is made.
+    ranks, before the last step is made. If that fails, the batches before are trained on first.
 
     Args:
         feed: Keras's epoch iterator over the user's data.
@@ -70,6 +70,7 @@ class Stream:
         self._specification = specification
         self._iterator: Any = None
         self._ahead: tuple[list[Any], Any] | None = None
+        self._failure: tf.errors.OpError | None = None
         self._cursor = 0
         self._left = 0
         self._resumed: tuple[int, int] | None = None
@@ -150,12 +151,14 @@ class Stream:
         self._feed = self._iterator = self._ahead = None
 
     def next(self) -> StreamBatch | None:
+        if self._failure is not None and self.ran_out:
+            raise self._failure
         if self._ahead is None or not self._left:
             return None
         self._left -= 1
         tensors, extra = self._ahead
         self._ahead = self._read()
-        last = self._ahead is None
+        last = self._ahead is None and self._failure is None
         span = self._cursor, self._cursor + rows_in(tensors)
         self._cursor = span[1]
         self.digest = digest(self.digest, tensors, last)
@@ -165,6 +168,9 @@ class Stream:
         try:
             batch = next(self._iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
+            return None
+        except tf.errors.OpError as error:  # whatever a generator of the script raises
+            self._failure = error
             return None
         return self._fetched(batch)
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Segment, segment_of
+from matex.keras_hooks.metrics import names_by_function
 
 __all__ = ["ForwardState"]
 
@@ -35,6 +36,7 @@ class ForwardState:
         changing = keras_hooks.changing_variables(model)
         self._model = model
         self._names = {id(v.value): v.path for v in (*sums, *seeds, *changing)}
+        self._names |= names_by_function(model)
         self._sums = [v.value for v in sums]
         self._seeds = [v.value for v in seeds]
         known = {id(v) for v in (*self._sums, *self._seeds)}

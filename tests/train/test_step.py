@@ -105,6 +105,26 @@ def test_contributions_of_parts_add_up_to_that_of_the_whole(batches: Batches) ->
         np.testing.assert_allclose(total, wanted, rtol=2e-5, atol=2e-7)
 
 
+def test_functions_of_a_batch_count_a_part_of_it(batches: Batches) -> None:
+    """As metrics of the script's own often are: means over rows add up."""
+
+    def error(labels: Any, outputs: Any) -> Any:
+        return keras.ops.mean(keras.ops.abs(labels - outputs))
+
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse", metrics=[error, "mae"], weighted_metrics=[error])
+    x, labels = batches.rows(np.arange(96))
+    columns = Batches(x, labels[:, None])
+    step = make_step(model, columns)
+    assert step.layout is not None
+    names = [segment.name for segment in step.layout.sums]
+    sums = slice(-len(Header._fields) - len(names), -len(Header._fields))
+    whole = contribution(step, columns, 0, 96)[-1][sums]
+    parts = [contribution(step, columns, lo, hi)[-1][sums] for lo, hi in ((0, 31), (31, 96))]
+    np.testing.assert_allclose(np.sum(parts, 0), whole, rtol=1e-5)
+    assert whole[names.index("increment of error/count")] == 1
+
+
 def test_shares_by_speed_give_the_gradients_of_equal_shares(batches: Batches) -> None:
     """One of three ranks is three times as slow."""
     model = keras.Sequential(

@@ -23,8 +23,8 @@ DATA = [
     "validation-split", "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-looked-up",
     "tf-data-repeated", "tf-data-read-in-parts", "tf-data-unknown-length", "tf-data-weighted",
     "tf-data-random", "tf-data-dicts", "py-dataset", "py-dataset-with-workers", "generators",
-    "generator-that-ends", "data-let-go-of", "evaluate-unbuilt", "evaluate-and-predict",
-    "train-on-batch", "predict-beside",
+    "generator-that-ends", "generator-that-fails", "data-let-go-of", "evaluate-unbuilt",
+    "evaluate-and-predict", "train-on-batch", "predict-beside",
 ]  # fmt: skip
 MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",

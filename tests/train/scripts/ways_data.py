@@ -1,6 +1,8 @@
 """Every kind of data that ``fit`` takes."""
 
+import contextlib
 import gc
+import itertools
 import threading
 
 import keras
@@ -186,6 +188,22 @@ def generator_that_ends():
     return fitted(classifier(), batches(endless=False), epochs=1)
 
 
+def generator_that_fails():
+    """Trains on all batches before the error, in the step after which it ends."""
+    begun, model = [], classifier()
+
+    def failing():
+        yield from itertools.islice(batches(endless=False), 3)
+        raise OSError("it cannot be read")
+
+    asking = keras.callbacks.Callback()
+    asking.on_train_batch_begin = lambda batch, logs: begun.append(batch)
+    with contextlib.suppress(tf.errors.OpError):
+        model.fit(failing(), verbose=0, callbacks=[asking])
+    numbers = {"begun": begun, "updates": int(model.optimizer.iterations)}
+    return numbers, [*model.variables, *model.optimizer.variables]
+
+
 def data_let_go_of():
     """Number of iterators that outlive the fits, where nobody collects garbage."""
     model = classifier()
@@ -281,7 +299,7 @@ KINDS = {
         tf_data_read_in_parts,
         tf_data_unknown_length, tf_data_of_one_batch_size, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
-        generator_that_ends, data_let_go_of, evaluate_unbuilt, evaluate_and_predict, train_on_batch,
-        predict_beside,
+        generator_that_ends, generator_that_fails, data_let_go_of, evaluate_unbuilt,
+        evaluate_and_predict, train_on_batch, predict_beside,
     )
 }  # fmt: skip

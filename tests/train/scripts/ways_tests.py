@@ -135,11 +135,15 @@ def losses_by_output():
     model = keras.Model(inputs, [keras.layers.Dense(1, name=name)(inputs) for name in "ab"])
     model.compile("sgd", ["mse", "mae"])
     data = tf.data.Dataset.from_tensor_slices((X, (Y, 9 * Y))).batch(50)
+    of_unknown_length = tf.data.Dataset.from_generator(
+        lambda: data, output_signature=data.element_spec
+    )
     options = {"batch_size": 50, "shuffle": False, "verbose": 0, "validation_data": data}
     return [
         model.fit(X, (Y, 9 * Y), **options).history,
         model.evaluate(X, (Y, 9 * Y), batch_size=50, verbose=0, return_dict=True),
         model.evaluate(data, verbose=0, return_dict=True),
+        model.evaluate(of_unknown_length, verbose=0, return_dict=True),
     ], model.variables
 
 
