@@ -52,6 +52,7 @@ def measure(name: str, rounds: int) -> None:
     from matex.fitting.listeners import Cursor, FitListener
     from matex.fitting.replica_check import ReplicaCheck
     from matex.fitting.replicated_update import ReplicatedUpdate
+    from matex.fitting.retracing import Retracing
     from matex.fitting.update_check import UpdateCheck
     from matex.fitting.whole_batches import WholeBatches
     from matex.partition.order import shuffled_anew
@@ -112,14 +113,17 @@ def measure(name: str, rounds: int) -> None:
     visits = shuffled_anew(batches.samples, seed=1)
     source = RowSource(batches, batch_size=batch * ranks, visits=visits, order="anew")
     compiled = CompiledStep(trace_step(shared, source))
+    engine = StepEngine(Services(), shared, source, compiled)
+    end = EndOfData(shared, source, shared.train_step, compiled.step.python.as_noted)
     training = EpochIterator(
-        StepEngine(Services(), shared, source, compiled),
+        engine,
         shared,
         source,
         start=Cursor(0, 0, 0),
         rate=FullRate(),
         uncut=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
-        end=EndOfData(shared, source, shared.train_step),
+        end=end,
+        retracing=Retracing(run.communicator, engine, end),
         updates=UpdateCheck(shared, None),
         listeners=[Guards()],
     )

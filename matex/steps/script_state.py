@@ -60,7 +60,7 @@ def is_scripts(thing: type | FunctionType) -> bool:
     return module == "__main__" or (file is not None and not file.startswith(_LIBRARIES))
 
 
-class _Change(NamedTuple):
+class _StateChange(NamedTuple):
     """Something that has another value than it was noted with."""
 
     name: str
@@ -136,13 +136,13 @@ class ScriptState:
             for change in changes:
                 change.redo()
 
-    def _put_back(self) -> list[_Change]:
+    def _put_back(self) -> list[_StateChange]:
         changes = [*self._changes()]
         for change in changes:
             change.put_back()
         return changes
 
-    def _changes(self) -> Iterator[_Change]:
+    def _changes(self) -> Iterator[_StateChange]:
         for now, before, managed in self._attributes:
             for name in {**before, **now}:
                 if name not in managed:
@@ -162,7 +162,7 @@ class ScriptState:
                 put = partial(array.__setitem__, ...)
                 yield _changed("an array", array.copy(), values, put)
 
-    def _change(self, names: dict[str, Any], name: str, old: Any) -> Iterator[_Change]:
+    def _change(self, names: dict[str, Any], name: str, old: Any) -> Iterator[_StateChange]:
         """Change of the value of *name* among *names*, if it is to be put back."""
         new = names.get(name, ABSENT)
         if are_others(new, old) and not (old is ABSENT and self._lasts(new)):
@@ -275,8 +275,8 @@ def _assign(names: dict[str, Any], name: str, value: Any) -> None:
         names.pop(name, None)
 
 
-def _changed(name: str, now: Any, before: Any, put: Callable[[Any], Any]) -> _Change:
-    return _Change(name, now, partial(put, before), partial(put, now))
+def _changed(name: str, now: Any, before: Any, put: Callable[[Any], Any]) -> _StateChange:
+    return _StateChange(name, now, partial(put, before), partial(put, now))
 
 
 def are_same(one: Any, other: Any) -> bool:

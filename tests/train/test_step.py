@@ -106,7 +106,7 @@ def test_contributions_of_parts_add_up_to_that_of_the_whole(batches: Batches) ->
 
 
 def test_functions_of_a_batch_count_a_part_of_it(batches: Batches) -> None:
-    """As metrics of the script's own often are: means over rows add up."""
+    """Metrics of the script's own often return one number, and means over rows add up."""
 
     def error(labels: Any, outputs: Any) -> Any:
         return keras.ops.mean(keras.ops.abs(labels - outputs))
