@@ -73,12 +73,12 @@ class RowEvaluation:
         self._faults = faults
         self._watchdog = watchdog
         self._model = model
-        self._say = say
         self._step = TestStep(
             model,
             batches.signature,
             keras_hooks.as_data,
             alone=communicator.initial_size == 1,
+            say=say,
         )
         if sharing is not None:
             self._step.settle(sharing)
@@ -125,8 +125,7 @@ class RowEvaluation:
     def _find_out(self) -> None:
         """Determine which parts of the pass ranks may share; collective."""
         first = self._batches.rows(np.arange(min(self._batch_size, self._samples)))
-        if reason := self._step.agree(first, self._communicator):
-            self._say(f"every rank evaluates all of the data: {reason}")
+        self._step.agree(first, self._communicator)
 
     def run(self, model: Any) -> dict[str, Any]:
         """Make the next step; collective if it is the last."""

@@ -55,10 +55,8 @@ class StreamEvaluation:
         self._stream = stream
         self._faults = faults
         self._progress = progress
-        self._say = say
-        self._step = TestStep(
-            model, stream.signature, stream.as_data, alone=communicator.initial_size == 1
-        )
+        alone = communicator.initial_size == 1
+        self._step = TestStep(model, stream.signature, stream.as_data, alone=alone, say=say)
         self._logs: dict[str, Any] = {}
         self._states = MetricStates(model, self._step)
         self._window: list[StreamBatch] = []
@@ -142,8 +140,7 @@ class StreamEvaluation:
 
     def _find_out(self, batch: StreamBatch) -> None:
         """Determine which parts of the pass ranks may share; collective."""
-        if reason := self._step.agree(batch.rows([batch.span]), self._communicator):
-            self._say(f"every rank evaluates all of the data: {reason}")
+        self._step.agree(batch.rows([batch.span]), self._communicator)
 
     def _assigned(self, place: int) -> list[Span]:
         """Spans of the window's batch at *place* that fall to this rank."""

@@ -15,6 +15,7 @@ from matex.errors import NotShareable
 from matex.evaluation.batch_trial import CHANGES, check_counts, put_back
 from matex.evaluation.row_trial import check_parts
 from matex.evaluation.whole_test_step import whole_test_step
+from matex.keras_hooks.building import free_of_rows
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.steps import graph_inspection
 from matex.steps.nonlinear_sums import nonlinear_in_states
@@ -45,17 +46,26 @@ class TestStep:
         signature: signature of batches, with a free first axis.
         as_data: function from such a batch to the argument of ``test_step``.
         alone: whether there is a single rank.
+        say: function that prints a line for the user.
     """
 
     __test__ = False  # it is no test
 
     def __init__(
-        self, model: Any, signature: Any, as_data: Callable[[Any], Any], *, alone: bool
+        self,
+        model: Any,
+        signature: Any,
+        as_data: Callable[[Any], Any],
+        *,
+        alone: bool,
+        say: Callable[[str], None],
     ) -> None:
         self._model = model
         self._signature = signature
         self._as_data = as_data
         self._alone = alone
+        self._say = say
+        self._line = ""  # for the terminal, once a step is made
         self._function: Callable[[Any], Logs] | None = None
         self._concrete: Any = None
         self._names: dict[str, Any] = {}
@@ -67,13 +77,11 @@ class TestStep:
         """Trace again, because the model's shapes have changed."""
         self._function = None
 
-    def agree(self, batch: Any, communicator: ft.Communicator) -> str:
+    def agree(self, batch: Any, communicator: ft.Communicator) -> None:
         """Determine, by the first *batch*, what ranks may share; collective.
 
-        All ranks do the same afterwards. Nothing is changed.
-
-        Returns:
-            Why several ranks cannot share it, or "".
+        All ranks do the same afterwards. Nothing is changed. The first step prints a line if they
+        cannot share it, so that one that fails in plain Keras as well ends with its own error only.
         """
         reason = self._find(batch)
         assert self.sharing is not None
@@ -82,8 +90,8 @@ class TestStep:
             if agreed != self.sharing:
                 self.settle(Sharing(agreed))
                 reason = "another rank found that it cannot be shared"
-        shares = communicator.initial_size > 1
-        return reason if shares and self.sharing == Sharing.WHOLE else ""
+        if communicator.initial_size > 1 and self.sharing == Sharing.WHOLE:
+            self._line = f"every rank evaluates all of the data: {reason}"
 
     def settle(self, sharing: Sharing) -> None:
         """Take *sharing* over from the other ranks, without a trial."""
@@ -95,6 +103,9 @@ class TestStep:
         self.ready()
         assert self._function is not None
         self._extra = self._function(batch)
+        if self._line:
+            self._say(self._line)
+            self._line = ""
 
     def ready(self) -> None:
         """Trace the step, so that its logs are known even if this rank has had no batch."""
@@ -166,7 +177,7 @@ class TestStep:
     def _build(self, batch: Any) -> None:
         """Create the model's variables; a failing trace would leave them without values."""
         data = self._as_data(batch)
-        with attempted("the model cannot be built from its data"):
+        with attempted("the model cannot be built from its data"), free_of_rows():
             self._model(keras_hooks.inputs_of(data), training=False)
 
     def _make(self) -> None:

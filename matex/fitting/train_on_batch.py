@@ -161,6 +161,7 @@ class BatchTrainers:
         self._by_form: dict[Any, BatchTrainer | None] = {}
         self._axes: dict[str, FreeAxes] = {}
         self._is_noted = False
+        self._line = ""  # for the terminal, once a whole batch is computed
 
     def step(self, batch: Any, *, number: int) -> dict[str, Any] | None:
         """Make a shared step on *batch*; return its logs, None if it cannot be shared; collective.
@@ -186,15 +187,20 @@ class BatchTrainers:
                 return self.step(batch, number=number)
             self._by_form[form] = None
             self._note(whole=str(reason), but_for=[])
-            if self._run.communicator.initial_size > 1:
-                self._run.terminal.say_once_of_its_kind(
-                    f"every rank computes the whole batch, {slower(self._run)}; because {reason}"
-                )
+            self._line = (
+                f"every rank computes the whole batch, {slower(self._run)}; because {reason}"
+            )
             return None
         if trainer is not None and not self._is_noted:
             self._is_noted = True
             self._note(but_for=trainer.differences())
         return logs
+
+    def whole_step_made(self) -> None:
+        """Print why a batch was computed whole, once. A batch that fails has its own error only."""
+        line, self._line = self._line, ""
+        if line and self._run.communicator.initial_size > 1:
+            self._run.terminal.say_once_of_its_kind(line)
 
     def _note(self, **facts: Any) -> None:
         """Write the event of batches that are shared or refused."""

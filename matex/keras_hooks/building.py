@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from matex.errors import NotShareable, Unsupported
@@ -15,15 +15,17 @@ from matex.keras_hooks.metrics import (
     unbuilt_of,
 )
 from matex.keras_hooks.models import (
+    around_builds,
     has_all_variables,
     has_own_build,
     has_own_train_step,
     is_complete,
+    is_graph,
     parts_of,
 )
 from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
 
-__all__ = ["build", "build_optimizer"]
+__all__ = ["build", "build_optimizer", "free_of_rows"]
 
 
 Follow = Callable[[], None]
@@ -72,7 +74,8 @@ def build(
         if follow is not None and (by_step or lazy_metrics_of(model)):
             _make_as_followed(model, data, follow)
         if not is_complete(model):
-            with noted_setting(model.optimizer), within():
+            undone = around_builds(_unbuilt_on_error)
+            with noted_setting(model.optimizer), within(), undone:
                 model._symbolic_build(data_batch=data)
     # Keras's message for any error in call(): since 3.15 a ValueError is kept. If it is the
     # script's mistake, its train step raises it again, as in plain Keras.
@@ -110,3 +113,41 @@ def build_optimizer(model: Any) -> None:
     """
     if not model.optimizer.built and len(optimizers_of(model)) == 1:
         build_for(model.optimizer, model.trainable_variables)
+
+
+def free_of_rows() -> contextlib.AbstractContextManager[None]:
+    """Context of an eager call that builds models, as a graph for any number of rows does.
+
+    A Sequential takes its input's shape from the call. One that cannot be built stays unbuilt.
+    """
+    return around_builds(_free_of_rows)
+
+
+@contextlib.contextmanager
+def _free_of_rows(layer: Any) -> Iterator[None]:
+    if not is_graph(layer):
+        yield
+        return
+    build = layer.build
+
+    def build_freely(input_shape: Any = None) -> None:
+        is_shape = isinstance(input_shape, tuple | list) and isinstance(input_shape[0], int)
+        build((None, *input_shape[1:]) if is_shape else input_shape)
+
+    object.__setattr__(layer, "build", build_freely)
+    try:
+        with _unbuilt_on_error(layer):
+            yield
+    finally:
+        object.__setattr__(layer, "build", build)
+
+
+@contextlib.contextmanager
+def _unbuilt_on_error(layer: Any) -> Iterator[None]:
+    """Context of the building of *layer*, in which a Sequential gets a layer for its input."""
+    layers = layer._layers
+    try:
+        yield
+    finally:
+        if is_graph(layer) and not layer.built:
+            layer._layers = layers

@@ -111,7 +111,10 @@ class OwnLoops:
             self.remember(model)
             self.say_unsaved("train_on_batch")
             logs = trainers.step(batch, number=number)
-            return original(iter([batch])) if logs is None else logs
+            if logs is None:
+                logs = original(iter([batch]))
+                trainers.whole_step_made()
+            return logs
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average *gradients* of *sources* for a distributed tape; collective in own loops.

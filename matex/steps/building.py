@@ -7,6 +7,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.keras_hooks.building import free_of_rows
 from matex.keras_hooks.functions import variables_with_values
 from matex.keras_hooks.metrics import until_metrics_are_made
 from matex.keras_hooks.rows import zeros_as
@@ -58,7 +59,7 @@ def _call(model: Any, data: Any) -> None:
     if all(layer.built for layer in keras_hooks.flat_layers(model)):
         return
     rows = keras_hooks.map_structure(lambda spec: zeros_as(spec, _ROWS), data)
-    with EagerTrial(model).building():
+    with EagerTrial(model).building(), free_of_rows():
         model(keras_hooks.inputs_of(rows), training=True)
 
 

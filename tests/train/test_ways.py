@@ -37,6 +37,7 @@ MODELS = [
     "eager-memory", "eager-builds", "metrics-made-late", "python-before-training",
     "python-before-epochs", "python-before-batches", "python-traced-again",
     "python-beside-validation", "python-between-evaluations", "python-in-a-loop",
+    "errors-of-shapes",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 
@@ -115,6 +116,7 @@ def on_ranks(folder: Path, kinds: list[str], *, ranks: int, options: list[str]) 
     assert summary["samples_used"] == summary["samples_expected"] > 0
     assert len(set(summary["weights_hash"].values())) == 1
     assert summary["numbers"] == "of plain Keras"
+    assert "built from its data" not in outcome.stdout  # before an error of the script's own
     return outcomes(written)
 
 

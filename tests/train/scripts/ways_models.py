@@ -184,12 +184,25 @@ def batch_norm():
     return fitted(compiled(model), X, Y, epochs=6, **FITTING)
 
 
+def errors_of_shapes():
+    """Errors of a layer that does not fit, and the shape of a model that an evaluation builds."""
+    told = []
+    for call in ("evaluate", "predict", "train_on_batch", "fit"):
+        model = compiled(keras.Sequential([keras.layers.Dense(1), keras.layers.Reshape((7,))]))
+        try:
+            getattr(model, call)(*([X] if call == "predict" else [X, Y]))
+        except ValueError as error:
+            told.append("must be unchanged" in str(error))
+    model = compiled(keras.Sequential([keras.layers.Dense(1)]))
+    model.evaluate(X, Y, batch_size=BATCH, verbose=0)
+    return {"told": told, "rows": model.input_shape[0] or 0}, model.variables
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         functional, subclassed, own_train_step, embedding, lstm, masked_loss, summed_loss,
         loss_scaling, clipping, normalized_gradients, accumulation, schedule, eager, several_models,
-        refused_first, gan,
-        batch_norm,
+        refused_first, gan, batch_norm, errors_of_shapes,
     )
 }  # fmt: skip
