@@ -51,9 +51,9 @@ class Retracing:
 
         What callbacks change as training begins, the others have read.
         """
-        self._has_joined = True
         if self._python.changed:
             self._engine.retrace()
+        self._has_joined = self._python.has_stepped = True
 
     def before_step(self) -> None:
         """Trace again, if something has changed and this step is one that plain Keras traces.
@@ -64,19 +64,27 @@ class Retracing:
         Raises:
             NotShareable: the step cannot be shared any more; on every rank.
         """
-        python = self._python
-        if python.has_stepped and not self._is_forced:
+        if self._has_joined:
+            self._first_of_joined()
+        if self._python.has_stepped and not self._is_forced:
             return
-        changed = python.changed
-        if not self._has_joined:
-            own = np.array([bool(changed) or self._is_forced], np.int64)
-            if self._communicator.allgather(own).rows.any():
-                self._engine.retrace(checked=False)
-                self._end.drop_trace()
-        elif changed:
+        own = np.array([self._is_forced or bool(self._python.changed)], np.int64)
+        if self._communicator.allgather(own).rows.any():
+            self._engine.retrace(checked=False)
+            self._end.drop_trace()
+        self._is_forced, self._python.has_stepped = False, True
+
+    def _first_of_joined(self) -> None:
+        """Read what the others have read, before the first step of a rank that has joined. Local.
+
+        What callbacks do as an epoch begins, they have done here, too.
+        """
+        self._has_joined = False
+        if self._is_forced:
+            self._is_forced = False
+            self._engine.retrace()
+        elif changed := self._python.changed:
             ft.fail_stop(
                 f"a rank that joins cannot read what the others read of {changed} in their first "
                 "step: it has changed since. Keep what changes in a keras.Variable"
             )
-        self._has_joined = self._is_forced = False
-        self._python.has_stepped = True
