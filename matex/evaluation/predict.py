@@ -7,6 +7,7 @@ them exactly, whatever their dtype.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,13 +20,15 @@ from matex.exchange import sums
 from matex.partition.spans import Span, assigned
 from matex.sources.interface import GlobalBatch, Source
 from matex.steps.graph_inspection import drawing, writes
+from matex.steps.row_mixing import combined_rows
 from matex.steps.silence import unheard
 from matex.steps.user_code import attempted
 
 __all__ = ["Predicted", "SharedPrediction", "joined"]
 
 _SLOT = 8  # bytes of a rank's digest
-_CLOSE = 1e-2  # how much outputs of half a batch may differ from those of the whole
+_EFFECT = "predict_step draws random numbers, or changes variables"
+_CLOSE = 1e-2  # how much outputs of halves of a batch may differ from those of the whole
 
 
 class Predicted:
@@ -132,31 +135,45 @@ class SharedPrediction:
         changing = keras_hooks.changing_variables(self._model)
         before = [variable.numpy() for variable in changing]
         whole = self._compute(batch, [batch.span])
-        if hi - lo > 1:
+        if hi - lo > 1 and self.num_batches != 1:  # else there is nothing to share
             same = [np.array_equal(v.numpy(), b) for v, b in zip(changing, before, strict=True)]
             has_effect = not all(same) or generators.moved(eager=self._model.run_eagerly)
-            if has_effect or self._draws_or_writes(batch):
-                reason = "predict_step draws random numbers, or changes variables"
-            else:
-                reason = self._on_a_part(batch, whole)
+            reason = _EFFECT if has_effect else self._in_graph() or self._in_parts(batch, whole)
             self._by_rows = self._communicator.agree(not reason)
             if not self._by_rows:
                 reason = reason or "another rank cannot share it"
                 self._say(f"every rank predicts all: {reason}")
         return whole
 
-    def _draws_or_writes(self, batch: GlobalBatch) -> bool:
-        """Whether the graph that predicted *batch* would give other results in another run. Local.
+    def _in_graph(self) -> str:
+        """Reason for which rows cannot be predicted separately, by the graph; "" if none. Local.
 
-        Then parts of batches would differ, too, and so would later batches.
+        Keras keeps its predict function until the model is compiled again, and so is the reason.
         """
-        if self._model.run_eagerly:
-            return False
-        data = [self._source.as_data(batch.rows([batch.span]))]
-        traced = self._predict.get_concrete_function(data)
-        return bool(drawing(traced)) or writes(traced)
+        model, signature = self._model, self._source.signature
+        if model.run_eagerly:
+            return ""
+        known: dict[str, str] = model.predict_function.reasons
+        form = repr(signature)
+        if form not in known:
+            known[form] = self._found_in_graph(model, signature)
+        return known[form]
 
-    def _on_a_part(self, batch: GlobalBatch, whole: Any) -> str:
+    def _found_in_graph(self, model: Any, signature: Any) -> str:
+        def predict(batch: Any) -> Any:
+            return model.predict_step(self._source.as_data(batch))
+
+        try:
+            with unheard(), keras_hooks.generators_kept(), attempted("predict_step needs its rows"):
+                graph = keras_hooks.graph_of(predict, signature).get_concrete_function()
+        except NotShareable as reason:
+            return str(reason)
+        if drawing(graph) or writes(graph):  # results of another run would differ, as of parts
+            return _EFFECT
+        mixing = combined_rows(graph)
+        return mixing and f"predict_step combines rows of a batch, by {mixing}"
+
+    def _in_parts(self, batch: GlobalBatch, whole: Any) -> str:
         """Reason for which rows of a batch cannot be predicted separately; "" if they can. Local.
 
         Args:
@@ -164,17 +181,17 @@ class SharedPrediction:
         """
         lo, hi = batch.span
         middle = (lo + hi) // 2
+        halves = []
         try:
             with unheard(), attempted("predict_step fails on a part of a batch"):
-                half = self._compute(batch, [(lo, middle)])
+                for part in ((lo, middle), (middle, hi)):
+                    halves.append(keras_hooks.flatten(self._compute(batch, [part])))
         except NotShareable as reason:
             return str(reason)
-        whole, half = keras_hooks.flatten(whole), keras_hooks.flatten(half)
-        if len(whole) == len(half) and all(
-            _belongs_to_rows(w, h, hi - lo, middle - lo) for w, h in zip(whole, half, strict=True)
-        ):
-            return ""
-        return "outputs of a batch do not belong to its rows"
+        for outputs in itertools.zip_longest(keras_hooks.flatten(whole), *halves):
+            if not _belongs_to_rows(*outputs, rows=hi - lo):
+                return "outputs of a batch do not belong to its rows"
+        return ""
 
     def _share(self, batch: GlobalBatch) -> Any:
         communicator = self._communicator
@@ -245,15 +262,17 @@ class _RowsOfABatch:
         return keras_hooks.pack_as(self._pieces[0][1], result)
 
 
-def _belongs_to_rows(whole: Any, half: Any, rows: int, half_rows: int) -> bool:
-    if not (keras_hooks.is_tensor(whole) and keras_hooks.is_tensor(half)):
+def _belongs_to_rows(whole: Any, first: Any, second: Any, *, rows: int) -> bool:
+    """Whether an output of a batch of *rows* rows is that of its halves in their order."""
+    if not all(map(keras_hooks.is_tensor, (whole, first, second))):
         return False  # sparse or ragged
-    if keras_hooks.is_text(whole) or whole.shape.rank == 0:
+    if keras_hooks.is_text(whole) or whole.shape.rank == 0 or whole.shape[0] != rows:
         return False
-    if tuple(half.shape) != (half_rows, *whole.shape[1:]) or whole.shape[0] != rows:
+    if not tuple(first.shape[1:]) == tuple(second.shape[1:]) == tuple(whole.shape[1:]):
         return False
-    a, b = whole.numpy()[:half_rows], half.numpy()
-    return bool(np.allclose(a.astype(float), b.astype(float), _CLOSE, _CLOSE, equal_nan=True))
+    halves = np.concatenate([first.numpy(), second.numpy()]).astype(float)
+    one = whole.numpy().astype(float)
+    return len(halves) == rows and bool(np.allclose(one, halves, _CLOSE, _CLOSE, equal_nan=True))
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

@@ -39,8 +39,15 @@ _STEPS = ("train_step", "compute_loss", "compute_metrics", "call", "__call__")
 # The first of them gets a rank's own gradients, before the exchange in ``apply``.
 _OF_OPTIMIZER = ("apply_gradients", "scale_loss")
 
-# Layers that mix the rows of a batch, or run code that is not Keras's.
-_OTHERS = {"Lambda", "MixUp", "CutMix", "TFSMLayer", "FlaxLayer", "JaxLayer", "TorchModuleWrapper"}
+# Layers that mix the rows of a batch, or run code that is not Keras's. A spectrogram is cut off
+# below its loudest value.
+_OTHERS = {
+    *("Lambda", "TFSMLayer", "FlaxLayer", "JaxLayer", "TorchModuleWrapper"),
+    *("MixUp", "CutMix", "MelSpectrogram"),
+}
+
+# Attributes of layers that name axes, of which the first is that of the rows.
+_AXES = ("axis", "axes", "attention_axes", "_attention_axes")
 
 _REGULARIZERS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 
@@ -92,9 +99,23 @@ def _is_known_part(part: Any) -> bool:
         _is_of_keras(part)
         and type(part).__name__ not in _OTHERS
         and not getattr(part, "stateful", False)  # it keeps a state of each row of a batch
+        and _is_along_rows(part)
         and _is_of_keras(getattr(part, "activation", None))
         and (activity is None or type(activity) in _REGULARIZERS)
     )
+
+
+def _is_along_rows(layer: Any) -> bool:
+    """Whether a layer of Keras computes each row by itself, as its options say."""
+    axes = keras.tree.flatten([getattr(layer, name, None) for name in _AXES])
+    if any(axis is not None and axis < 1 and axis != -1 for axis in axes):
+        return False  # the other negative ones may be any
+    if isinstance(layer, keras.layers.EinsumDense):
+        given, _, made = layer.equation.replace(" ", "").partition("->")
+        return given.split(",")[0][:1] == made[:1] != ""
+    if isinstance(layer, keras.layers.TextVectorization):  # texts are filled up to the longest
+        return layer._output_mode != "int" or layer._output_sequence_length is not None
+    return True
 
 
 def _is_graph_of_layers(model: Any) -> bool:

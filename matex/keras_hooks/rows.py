@@ -24,6 +24,7 @@ __all__ = [
     "known_rows",
     "row_count",
     "rows_traced",
+    "shortened",
     "sizes_of",
     "split_rows",
     "values_of_row",
@@ -169,6 +170,39 @@ def zeros_by_row(tensor: Any) -> np.ndarray:
     values = np.asarray(tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor)
     nothing = values == (b"" if values.dtype == object else 0)
     return nothing.reshape(len(values), -1).mean(1) if values.size else np.zeros(len(values))
+
+
+def shortened(tensor: Any, first: int, *, alike: bool) -> Any:
+    """A ragged tensor, or one of texts, whose rows past the *first* are shorter.
+
+    Other tensors are returned as they are, and so are rows of one value or one word.
+
+    Args:
+        alike: whether all of them get the length of the shortest; else each gets half its own.
+    """
+    if isinstance(tensor, tf.RaggedTensor):
+        rows = [tensor[row] for row in range(int(tensor.nrows()))]
+        lengths = [int(row.nrows()) if tensor.ragged_rank > 1 else len(row) for row in rows]
+        ends = _shorter(lengths, first, alike=alike)
+        cut = [row[:end] for row, end in zip(rows, ends, strict=True)]
+        if ends == lengths:
+            return tensor
+        return tf.ragged.stack(cut).with_row_splits_dtype(tensor.row_splits.dtype)
+    if not (isinstance(tensor, tf.Tensor) and tensor.dtype == tf.string):
+        return tensor
+    texts = tensor.numpy()
+    words = [text.split() for text in texts.ravel()]
+    lengths = [len(row) for row in words]
+    ends = _shorter(lengths, first * max(1, texts.size // max(1, len(texts))), alike=alike)
+    if ends == lengths:
+        return tensor
+    cut = [b" ".join(row[:end]) for row, end in zip(words, ends, strict=True)]
+    return tf.constant(np.array(cut, object).reshape(texts.shape), tf.string)
+
+
+def _shorter(lengths: list[int], first: int, *, alike: bool) -> list[int]:
+    rest = lengths[first:]
+    return lengths[:first] + [min(rest) if alike else (length + 1) // 2 for length in rest]
 
 
 def zeros_as(spec: Any, rows: int) -> Any:

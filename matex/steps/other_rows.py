@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from matex import keras_hooks
+from matex.keras_hooks.rows import shortened
 
-__all__ = ["larger_rows", "nudged_rows", "varied_rows"]
+__all__ = ["larger_rows", "nudged_rows", "rows_of_one_length", "shorter_rows", "varied_rows"]
 
 _LARGER, _OTHER = 8, 0.4
+_FIRST = 3  # rows of the first part of a trial
 _NUDGE = 1 + 2.0**-20
 
 
@@ -49,6 +51,40 @@ def larger_rows(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
     """
 
     return _scaled(rows, one_for_all, _LARGER)
+
+
+def shorter_rows(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
+    """*rows* of which all past the first three have half their length; None if none has a length.
+
+    Ragged rows and texts are often filled up to the longest of their batch, which matters where a
+    part of the batch has another longest row than the whole. Local.
+
+    Args:
+        rows, one_for_all: see :func:`varied_rows`.
+    """
+    return _shorter(rows, one_for_all, alike=False)
+
+
+def rows_of_one_length(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
+    """*rows* of which all past the first three are as long as the shortest of them. Local.
+
+    So they are filled up in the whole batch only. It is None if they have the same length already.
+
+    Args:
+        rows, one_for_all: see :func:`varied_rows`.
+    """
+    return _shorter(rows, one_for_all, alike=True)
+
+
+def _shorter(rows: Any, one_for_all: Collection[int], *, alike: bool) -> Any | None:
+    flat = keras_hooks.flatten(rows)
+    cut = [
+        tensor if place in one_for_all else shortened(tensor, _FIRST, alike=alike)
+        for place, tensor in enumerate(flat)
+    ]
+    if all(one is other for one, other in zip(flat, cut, strict=True)):
+        return None
+    return keras_hooks.pack_as(rows, cut)
 
 
 def nudged_rows(rows: Any) -> Any | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from matex import keras_hooks
 from matex.keras_hooks.batch_moments import MOMENTS
 from matex.steps.branches import (
@@ -20,11 +22,12 @@ from matex.steps.branches import (
     gives_shape,
     is_same_on_all_ranks,
 )
+from matex.steps.graph_inspection import constant_of
 from matex.steps.graph_results import kept_of, leading_to, results_of
 from matex.steps.row_meetings import rows_made
 from matex.steps.row_places import BATCH, OPEN, RowPlace
 
-__all__ = ["mixed_rows"]
+__all__ = ["combined_rows", "mixed_rows"]
 
 
 def mixed_rows(function: Any, gradients: list[Any] | None = None) -> str:
@@ -44,10 +47,28 @@ def mixed_rows(function: Any, gradients: list[Any] | None = None) -> str:
     return found and f"{found} combines rows of the batch with others"
 
 
+def combined_rows(function: Any) -> str:
+    """Type of an operation that makes outputs of several rows, or of one for all. Local.
+
+    It is "" if there is none: then each row of the outputs is made of one of the batch, but for
+    what loops do and for values that depend on the place of a row.
+
+    Args:
+        function: concrete function of a batch with a free number of rows, and of nothing else.
+    """
+    graph = function.graph
+    specs = keras_hooks.flatten(function.structured_input_signature)
+    inputs = [place for spec in specs for place in _places_in(spec)]
+    inputs += [None] * (len(graph.inputs) - len(inputs))
+    return _RowSearch(graph, inputs, list(graph.outputs), sums_mix=True).found
+
+
 def _places_in(spec: Any) -> list[RowPlace | None]:
     """Places of rows in the tensors of which one of *spec* consists; open if it is not dense."""
     components = [] if spec is None else keras_hooks.components_of(spec)
-    return [BATCH] if components == [spec] else [OPEN] * len(components)
+    if components == [spec]:
+        return [BATCH]
+    return [None if part.shape.is_fully_defined() else OPEN for part in components]  # a shape
 
 
 class _RowSearch:
@@ -58,10 +79,20 @@ class _RowSearch:
 
     Args:
         inputs: rows in each input of the graph; None for an input without rows.
+        sums_mix: whether a value that is made of all rows, such as their mean, or of a certain row
+            counts as such. False by default.
     """
 
-    def __init__(self, graph: Any, inputs: Sequence[RowPlace | None], wanted: list[Any]) -> None:
+    def __init__(
+        self,
+        graph: Any,
+        inputs: Sequence[RowPlace | None],
+        wanted: list[Any],
+        *,
+        sums_mix: bool = False,
+    ) -> None:
         self._graph = graph
+        self._sums_mix = sums_mix
         self._leading = leading_to(wanted, graph)
         self.found = ""
         self._rows = dict(zip(map(id, graph.inputs), inputs, strict=True))
@@ -73,7 +104,16 @@ class _RowSearch:
                 ):
                     is_sum = tensor.shape.is_fully_defined()
                     self._rows[id(tensor)] = None if is_sum else rows
+                    if is_sum and sums_mix and operation.name in self._leading:
+                        self._note_sum(operation, tensor)
         self.outputs = self._of(graph.outputs)
+
+    def _note_sum(self, operation: Any, tensor: Any) -> None:
+        """Note that *tensor* has no rows, but is made of some; a loop's lists are no such thing."""
+        inside = operation.type in (*LOOPS, *CALLS, *BRANCHES)
+        is_shape = operation.type == "StringSplitV2"
+        if not (inside or is_shape) and tensor.dtype.name not in ("variant", "resource"):
+            self.found = self.found or str(operation.type)
 
     def _of(self, tensors: Iterable[Any]) -> list[RowPlace | None]:
         return [self._rows.get(id(tensor)) for tensor in tensors]
@@ -86,6 +126,8 @@ class _RowSearch:
             return self._within(operation, given)
         if operation.type in LOOPS:
             return [OPEN] * len(operation.outputs)
+        if self._sums_mix and operation.name in self._leading and _fills_up(operation):
+            self.found = self.found or str(operation.type)
         made = rows_made(operation, given)
         if made.mixes and operation.name in self._leading:
             self.found = self.found or str(operation.type)
@@ -96,11 +138,20 @@ class _RowSearch:
         inside = []
         for inner in called_by(self._graph, operation):
             ends = list(inner.outputs) if operation.name in self._leading else []
-            inside.append(_RowSearch(inner, given, [*ends, *kept_of(inner)]))
+            wanted = [*ends, *kept_of(inner)]
+            inside.append(_RowSearch(inner, given, wanted, sums_mix=self._sums_mix))
             self.found = self.found or inside[-1].found
         if not inside:
             return [OPEN] * len(operation.outputs)
         return [_either(each) for each in zip(*(one.outputs for one in inside), strict=True)]
+
+
+def _fills_up(operation: Any) -> bool:
+    """Whether *operation* fills ragged rows up to the longest of all."""
+    if operation.type != "RaggedTensorToTensor":
+        return False
+    shape = constant_of(operation.inputs[0])
+    return shape is None or bool((np.ravel(shape)[1:] < 0).any() or np.ravel(shape).size < 2)
 
 
 def _either(rows: Iterable[RowPlace | None]) -> RowPlace | None:

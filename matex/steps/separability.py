@@ -16,7 +16,12 @@ import numpy as np
 import ft
 from matex.errors import NotShareable
 from matex.exchange import Layout
-from matex.steps.other_rows import larger_rows, varied_rows
+from matex.steps.other_rows import (
+    larger_rows,
+    rows_of_one_length,
+    shorter_rows,
+    varied_rows,
+)
 
 __all__ = [
     "IF_NONZERO",
@@ -34,6 +39,8 @@ IF_NONZERO = ", when variables that are 0 have other values"
 OTHER_ROWS = {
     ", in rows that differ more": varied_rows,
     ", in rows of larger values": larger_rows,
+    ", in rows of other lengths": shorter_rows,
+    ", in rows of two lengths": rows_of_one_length,
 }
 """Functions that make rows for further trials, by the end of a reason that shows only there."""
 
