@@ -17,6 +17,7 @@ from matex.keras_hooks.metrics import (
 from matex.keras_hooks.models import (
     around_builds,
     has_all_variables,
+    has_call,
     has_own_build,
     has_own_train_step,
     is_complete,
@@ -73,10 +74,14 @@ def build(
         by_step = has_own_train_step(model) and unbuilt_of(model)
         if follow is not None and (by_step or lazy_metrics_of(model)):
             _make_as_followed(model, data, follow)
-        if not is_complete(model):
+        steps_without_call = not has_call(model) and has_own_train_step(model)
+        if not is_complete(model) and not (follow is not None and steps_without_call):
             undone = around_builds(_unbuilt_on_error)
             with noted_setting(model.optimizer), within(), undone:
                 model._symbolic_build(data_batch=data)
+        # Some layers are called in training only, or by the train step.
+        if follow is not None and not all(part.built for part in parts_of(model)):
+            follow()
     # Keras's message for any error in call(): since 3.15 a ValueError is kept. If it is the
     # script's mistake, its train step raises it again, as in plain Keras.
     except (RuntimeError, ValueError) as error:
@@ -95,7 +100,7 @@ def _make_as_followed(model: Any, data: Any, follow: Follow) -> None:
     Raises:
         NotShareable: the step fails before, and they are chosen by what it gives them.
     """
-    if not all(part.built for part in parts_of(model)):
+    if has_call(model) and not all(part.built for part in parts_of(model)):
         with set_aside(unbuilt_of(model)):
             model._symbolic_build(data_batch=data)
     try:

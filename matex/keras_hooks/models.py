@@ -23,6 +23,7 @@ __all__ = [
     "first_epoch",
     "flat_layers",
     "has_all_variables",
+    "has_call",
     "has_own_build",
     "has_own_train_step",
     "is_complete",
@@ -213,8 +214,12 @@ def is_complete(model: Any) -> bool:
 
     So are the models of many train steps: an encoder and a decoder, a teacher and a student.
     """
-    cannot_be_called = type(model).call in (keras.Model.call, keras.layers.Layer.call)
-    return cannot_be_called and has_all_variables(model)
+    return not has_call(model) and has_all_variables(model)
+
+
+def has_call(model: Any) -> bool:
+    """Whether *model* can be called."""
+    return type(model).call not in (keras.Model.call, keras.layers.Layer.call)
 
 
 def has_all_variables(model: Any) -> bool:
@@ -261,12 +266,10 @@ def set_by_fits(thing: Any) -> frozenset[str]:
     return _SET_BY_FITS if isinstance(thing, keras.Model | keras.Metric) else frozenset()
 
 
-_SET_BY_FITS = frozenset(
-    (
-        *("history", "reset_state", "stop_training", "_initial_epoch", "_eval_epoch_iterator"),
-        *("train_function", "test_function", "predict_function"),
-    )
-)
+_SET_BY_FITS = frozenset((
+    "history", "reset_state", "stop_training", "_initial_epoch", "_eval_epoch_iterator",
+    "train_function", "test_function", "predict_function",
+))  # fmt: skip
 
 
 @functools.cache

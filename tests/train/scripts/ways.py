@@ -20,6 +20,7 @@ import ways_inner
 import ways_loops
 import ways_losses
 import ways_metrics
+import ways_mixed
 import ways_models
 import ways_python
 import ways_rows
@@ -36,6 +37,7 @@ KINDS = {
     **ways_eager.KINDS,
     **ways_few.KINDS,
     **ways_metrics.KINDS,
+    **ways_mixed.KINDS,
     **ways_models.KINDS,
     **ways_steps.KINDS,
     **ways_tapes.KINDS,

@@ -184,6 +184,56 @@ def batch_norm():
     return fitted(compiled(model), X, Y, epochs=6, **FITTING)
 
 
+class Reconstructing(keras.Model):
+    """Calls its decoder, which has no input shape, in its train step only."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = keras.layers.Dense(4, "tanh"), keras.layers.Dense(6)
+        self.told = keras.metrics.Mean(name="told")
+
+    def train_step(self, data):
+        x, _ = data
+        with tf.GradientTape() as tape:
+            loss = self.loss(x, self.decoder(self.encoder(x)))
+        weights = self.trainable_weights
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        self.told.update_state(loss)
+        return {"told": self.told.result()}
+
+
+class Encoding(Reconstructing):
+    def call(self, x):
+        return self.encoder(x)
+
+
+class Helped(keras.Model):
+    """Has a second output in training only, whose loss it adds."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.helper = keras.layers.Dense(1), keras.layers.Dense(2)
+
+    def call(self, x, training=False):
+        if training:
+            self.add_loss(keras.ops.mean(keras.ops.square(self.helper(x))))
+        return self.head(x)
+
+
+def built_in_training():
+    """Layers that are called nowhere but in the train step, or in a training call."""
+    found, variables = [], []
+    for kind, options in (
+        (Reconstructing, {}), (Encoding, {}), (Helped, {}), (Helped, {"run_eagerly": True})
+    ):  # fmt: skip
+        model = kind()
+        model.compile(keras.optimizers.Adam(0.01), keras.losses.MeanAbsoluteError(), **options)
+        numbers, own = fitted(model, X, Y[:, None], batch_size=BATCH, shuffle=False)
+        found.append(numbers)
+        variables += own
+    return found, variables
+
+
 def errors_of_shapes():
     """Errors of a layer that does not fit, and the shape of a model that an evaluation builds."""
     told = []
@@ -204,5 +254,6 @@ KINDS = {
         functional, subclassed, own_train_step, embedding, lstm, masked_loss, summed_loss,
         loss_scaling, clipping, normalized_gradients, accumulation, schedule, eager, several_models,
         refused_first, gan, batch_norm, errors_of_shapes,
+        built_in_training,
     )
 }  # fmt: skip
