@@ -46,6 +46,12 @@ def is_variable(tensor: Any) -> bool:
     return bool(tensor.dtype.name == "resource")
 
 
+def _made_of(operation: Any) -> list[Any]:
+    """Inputs of *operation*, but for a number that is the length of a result of known length."""
+    is_length = operation.type == "DenseBincount" and operation.outputs[0].shape[-1] is not None
+    return [*operation.inputs[:1], *operation.inputs[2:]] if is_length else list(operation.inputs)
+
+
 def leading_to(tensors: list[Any], graph: Any) -> set[str]:
     """The names of the operations of *graph* that *tensors* are made by.
 
@@ -59,7 +65,7 @@ def leading_to(tensors: list[Any], graph: Any) -> set[str]:
         if operation.name in names:
             continue
         names.add(operation.name)
-        left += [tensor.op for tensor in operation.inputs]
+        left += [tensor.op for tensor in _made_of(operation)]
         variables = [tensor for tensor in operation.inputs if is_variable(tensor)]
         users = [user for tensor in variables for user in tensor.consumers()]
         left += [user for user in users if order[user.name] < order[operation.name]]

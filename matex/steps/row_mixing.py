@@ -111,8 +111,8 @@ class _RowSearch:
     def _note_sum(self, operation: Any, tensor: Any) -> None:
         """Note that *tensor* has no rows, but is made of some; a loop's lists are no such thing."""
         inside = operation.type in (*LOOPS, *CALLS, *BRANCHES)
-        is_shape = operation.type == "StringSplitV2"
-        if not (inside or is_shape) and tensor.dtype.name not in ("variant", "resource"):
+        passed_on = operation.type in ("IdentityN", "StringSplitV2")  # a constant, a shape
+        if not (inside or passed_on) and tensor.dtype.name not in ("variant", "resource"):
             self.found = self.found or str(operation.type)
 
     def _of(self, tensors: Iterable[Any]) -> list[RowPlace | None]:
@@ -126,10 +126,13 @@ class _RowSearch:
             return self._within(operation, given)
         if operation.type in LOOPS:
             return [OPEN] * len(operation.outputs)
+        if operation.type == "IdentityN":
+            return given
         if self._sums_mix and operation.name in self._leading and _fills_up(operation):
             self.found = self.found or str(operation.type)
         made = rows_made(operation, given)
-        if made.mixes and operation.name in self._leading:
+        adds = self._sums_mix and made.place is not None and made.place.is_sum
+        if (made.mixes or adds) and operation.name in self._leading:
             self.found = self.found or str(operation.type)
         return [made.place] * len(operation.outputs)
 

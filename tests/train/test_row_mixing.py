@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from matex.steps.row_mixing import mixed_rows
+from matex.steps.row_mixing import combined_rows, mixed_rows
 
 WIDTH, CLASSES, LENGTH = 6, 4, 5
 LATER = tf.Variable(0.0, trainable=False)
@@ -159,3 +159,38 @@ def test_layers_of_keras_keep_rows_apart(name: str) -> None:
         return tf.concat([tf.reshape(g, [-1]) for g in tape.gradient(loss, [x, *weights])], 0)
 
     assert found(gradients, shape) == ""
+
+
+RECURRENT = layers.LSTM(3)
+RECURRENT.build((None, 1, WIDTH))
+COMBINED: dict[str, Value] = {
+    "less-the-mean": lambda x, y: x - tf.reduce_mean(x, 0),
+    "by-the-largest": lambda x, y: x / tf.reduce_max(tf.abs(x)),
+    "less-the-first": lambda x, y: x - x[:1],
+    "likeness": lambda x, y: tf.matmul(x, x, transpose_b=True) @ x,
+    "running-sum": lambda x, y: tf.cumsum(x, 0),
+    "cut-to-the-longest": lambda x, y: x[:, : tf.cast(tf.reduce_max(y), tf.int32)],
+}
+APART: dict[str, Value] = {
+    "swish": lambda x, y: tf.nn.silu(x),
+    "scaled-by-row": lambda x, y: x / tf.reduce_max(x, 1, keepdims=True),
+    "encoded": lambda x, y: layers.CategoryEncoding(9, output_mode="multi_hot")(x),
+    "recurrent": lambda x, y: RECURRENT(x[:, None]),
+    "rows-counted": lambda x, y: x * tf.cast(tf.shape(x)[0], tf.float32),
+}
+
+
+def combined(value: Value) -> str:
+    """What is found in the graph of a prediction by *value*, of inputs and numbers."""
+    signature = (tf.TensorSpec((None, WIDTH)), tf.TensorSpec((None,)))
+    return combined_rows(tf.function(value, input_signature=signature).get_concrete_function())
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_predictions_that_combine_rows_are_found(name: str) -> None:
+    assert combined(COMBINED[name])
+
+
+@pytest.mark.parametrize("name", APART)
+def test_predictions_of_single_rows_are_no_reason(name: str) -> None:
+    assert combined(APART[name]) == ""
