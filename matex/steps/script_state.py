@@ -10,12 +10,13 @@ in files or behind a function of another package is not found.
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
-import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -39,25 +40,29 @@ __all__ = ["ScriptState", "are_same", "is_scripts"]
 _ARRAY_BYTES = 4 << 20  # larger arrays are taken to be data
 _MOST_ENTRIES = 10_000  # containers with more are copied, and not searched
 
-
-def _libraries() -> tuple[str, ...]:
-    """Folders of installed packages and of Python's own modules."""
-    paths = sysconfig.get_paths()
-    folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return tuple({*folders, *site.getsitepackages(), site.getusersitepackages()})
+_NOT_SCRIPTS = ("matex", "ft", "checkpoints", "builtins", "keras", "tensorflow", "numpy")
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
-_LIBRARIES = _libraries()
+@functools.cache
+def _is_library(file: str) -> bool:
+    """Whether *file* is of Python's own modules, or of an installed package.
+
+    Packages may lie in other environments' folders, or in any folder beside NumPy, as those of
+    ``pip install --target`` do.
+    """
+    paths, beside = sysconfig.get_paths(), Path(np.__file__).parents[1]
+    folders = (paths["stdlib"], paths["platstdlib"], str(beside))
+    return not _INSTALLED.isdisjoint(Path(file).parts) or file.startswith(folders)
 
 
 def is_scripts(thing: type | FunctionType) -> bool:
     """Whether a class or a function is of the script, or of a module beside it."""
     module = thing.__module__ or ""
-    found = sys.modules.get(module)
-    if module.partition(".")[0] in ("matex", "ft", "checkpoints", "builtins"):
+    if module.partition(".")[0] in _NOT_SCRIPTS:
         return False
-    file = getattr(found, "__file__", None)
-    return module == "__main__" or (file is not None and not file.startswith(_LIBRARIES))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module == "__main__" or (file is not None and not _is_library(file))
 
 
 class _StateChange(NamedTuple):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import random
 from collections import deque
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from matex.steps.script_state import ScriptState, are_same
+from matex.steps.script_state import ScriptState, are_same, is_scripts
 
 tally = [0]
 
@@ -140,3 +142,16 @@ def test_a_renewed_object_keeps_what_it_has_got_since() -> None:
 )
 def test_values_are_compared_by_what_they_hold(one: Any, other: Any, same: bool) -> None:
     assert are_same([one], [other]) is same
+
+
+@pytest.mark.parametrize(("folder", "is_own"), [("other/site-packages", False), ("beside", True)])
+def test_packages_of_another_environment_are_not_of_the_script(
+    folder: str, is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ``.pth`` file, or PYTHONPATH as module systems set it, adds such a folder."""
+    place = tmp_path / folder
+    place.mkdir(parents=True)
+    name = f"found_{place.name.replace('-', '_')}"
+    (place / f"{name}.py").write_text("def counting():\n    return 1\n")
+    monkeypatch.syspath_prepend(place)
+    assert is_scripts(importlib.import_module(name).counting) is is_own
