@@ -181,7 +181,7 @@ APART: dict[str, Value] = {
 
 
 def combined(value: Value) -> str:
-    """What is found in the graph of a prediction by *value*, of inputs and numbers."""
+    """The operation that is found in the graph of predictions by *value*."""
     signature = (tf.TensorSpec((None, WIDTH)), tf.TensorSpec((None,)))
     return combined_rows(tf.function(value, input_signature=signature).get_concrete_function())
 
