@@ -165,6 +165,7 @@ class Stream:
         return self._cut(tensors, extra, span, last)
 
     def _read(self) -> tuple[list[Any], Any] | None:
+        self._failure = None
         try:
             batch = next(self._iterator)
         except (StopIteration, tf.errors.OutOfRangeError):

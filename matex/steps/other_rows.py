@@ -13,11 +13,11 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.keras_hooks.rows import shortened
+from matex.steps.trial_rows import FIRST
 
 __all__ = ["larger_rows", "nudged_rows", "rows_of_one_length", "shorter_rows", "varied_rows"]
 
 _LARGER, _OTHER = 8, 0.4
-_FIRST = 3  # rows of the first part of a trial
 _NUDGE = 1 + 2.0**-20
 
 
@@ -79,7 +79,7 @@ def rows_of_one_length(rows: Any, one_for_all: Collection[int] = ()) -> Any | No
 def _shorter(rows: Any, one_for_all: Collection[int], *, alike: bool) -> Any | None:
     flat = keras_hooks.flatten(rows)
     cut = [
-        tensor if place in one_for_all else shortened(tensor, _FIRST, alike=alike)
+        tensor if place in one_for_all else shortened(tensor, FIRST, alike=alike)
         for place, tensor in enumerate(flat)
     ]
     if all(one is other for one, other in zip(flat, cut, strict=True)):

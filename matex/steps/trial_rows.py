@@ -12,9 +12,12 @@ from matex import keras_hooks
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 
-__all__ = ["TrialRows", "telling_rows"]
+__all__ = ["FIRST", "TrialRows", "telling_rows"]
 
-_ROWS, _CUT, _LOOKED_AT = 8, 3, 64
+FIRST = 3
+"""Number of rows of the first of two parts."""
+
+_ROWS, _LOOKED_AT = 8, 64
 _PARTS = 8  # of rows that are repeated
 
 
@@ -33,7 +36,7 @@ class TrialRows:
 
     def __post_init__(self) -> None:
         count = keras_hooks.row_count(keras_hooks.flatten(self.rows)[0])
-        cut = min(_CUT, count - 1)
+        cut = min(FIRST, count - 1)
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "parts", self.parts or ((0, cut), (cut, count)))
 
@@ -80,8 +83,8 @@ def telling_rows(batch: GlobalBatch) -> TrialRows:
     zeros = sum(map(keras_hooks.zeros_by_row, keras_hooks.flatten(rows)))
     order = np.argsort(-np.asarray(zeros), kind="stable").tolist()
     count = min(len(order), _ROWS)
-    if count > _CUT:
-        first, last = [*order[: _CUT - 1], order[-1]], order[len(order) - (count - _CUT - 1) :]
+    if count > FIRST:
+        first, last = [*order[: FIRST - 1], order[-1]], order[len(order) - (count - FIRST - 1) :]
         chosen = [*first, order[0], *last]
     else:
         chosen = np.resize(order, max(2, count)).tolist()

@@ -9,17 +9,9 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from ways_python import Scaled
 
 import matex
-
-
-class Scaled(keras.losses.Loss):
-    def __init__(self):
-        super().__init__()
-        self.factor = 1.0
-
-    def call(self, y_true, y_pred):
-        return self.factor * keras.ops.square(y_true - y_pred)
 
 
 class Annealing(keras.callbacks.Callback):
