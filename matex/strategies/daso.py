@@ -1,9 +1,10 @@
 """DASO: nodes average gradients in every step, and models every few steps, without waiting.
 
 Coquelin et al., arXiv:2104.05588; the schedule of averages: :mod:`matex.strategies.rules.daso`.
-Corrections of the published code: momenta are averaged with the weights if the ranks of a node have
-diverged, in the epochs that average everything, and at the end of an epoch; nodes may have
-different numbers of ranks, are weighted by them, and may lose some.
+Corrections of the published code: the epochs that average everything average gradients before the
+optimizer gets them, and not weights after it, so that they are exact with every optimizer; momenta
+are averaged with the weights if the ranks of a node have diverged, and at the end of an epoch;
+nodes may have different numbers of ranks, are weighted by them, and may lose some.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Daso(Strategy):
     messages arrive late. Inside a node gradients are averaged around a ring in each step, weighted
     by rows, before the optimizer gets them: all ranks of a node make the same update, so their
     weights and momenta stay equal. An average that one rank receives from other nodes goes around
-    the ring with the weights. In the first and last epochs all ranks also average weights and
-    momenta after each step, in one collective.
+    the ring with the weights. In the first and last epochs all ranks average gradients, in one
+    collective, and no other message is sent: replicas are equal as they begin, and stay so.
 
     Ranks of a node diverge if they update by their own gradients: in a step with a repair, in the
     next step, and when the pace skips gradients. Then weights and momenta are averaged around the
@@ -101,11 +102,17 @@ class Daso(Strategy):
             self._reference = self._replica.read()[: self._replica.weights]
 
     def average_gradients(self, step: int, gradients: np.ndarray) -> np.ndarray:
-        """Mean over this node while its members are equal; else this rank's own gradients."""
+        """Mean over all ranks in an epoch that averages everything, in others over this node.
+
+        Over this node only while its members are equal; else this rank's own gradients.
+        """
+        if self._blocking:
+            self._add(1, gradients.nbytes)
+            return mean(self._communicator, gradients)[0]
         pending, self._is_cut_off = self._communicator.pending, False
         if pending.repairs != self._repairs:  # messages of the step before may have been lost
             self._repairs, self._have_parted = pending.repairs, True
-        if not self._blocking and (self._count + 1) % self._plateau.pace.local:
+        if (self._count + 1) % self._plateau.pace.local:
             self._have_parted = True
         if self._have_parted or pending.p2p_unsafe:
             return gradients
@@ -117,12 +124,9 @@ class Daso(Strategy):
 
     def after_step(self, step: int) -> None:
         self._count += 1
-        vector = self._replica.read()
         if self._blocking:
-            self._add(1, vector.nbytes)
-            self._replica.write(mean(self._communicator, vector)[0])
-            self._have_parted = False
             return
+        vector = self._replica.read()
         pace, count = self._plateau.pace, self._count
         arrived = self._arrived(vector[: self._replica.weights])
         merging = count > pace.wait and (count - pace.wait) % pace.skip == 0
@@ -219,7 +223,7 @@ class Daso(Strategy):
         return {"disagreement": self._distance, "skip": self._plateau.pace.skip}
 
     def replicas(self, ranks: Sequence[int]) -> int:
-        return len(self._by_node(ranks))
+        return 1 if self._blocking else len(self._by_node(ranks))
 
     def _node(self) -> list[int]:
         """Living ranks of this rank's node."""

@@ -341,17 +341,25 @@ def test_daso_weights_gradients_by_rows(comm: ft.Communicator, rows: tuple[float
         assert (total, count) == (own * own, own)
 
 
-def test_the_first_epochs_of_daso_average_everything(comm: ft.Communicator) -> None:
-    vector = Vector()
+def test_the_first_epochs_of_daso_average_all_gradients(comm: ft.Communicator) -> None:
+    """Weighted by rows, of which the first rank has three, also after an operation that failed."""
+    vector, (rank, size) = Vector(), (comm.world.rank, comm.world.size)
     strategy = Daso(comm, vector, epochs=5, ranks_per_node=2)
     strategy.epoch_begins(0)
-    strategy.before_step(0)
-    vector.value = vector.value + comm.world.rank
-    comm.barrier()
-    strategy.after_step(0)
-    mean = np.arange(7) + (comm.world.size - 1) / 2
-    np.testing.assert_allclose(vector.value, mean)
-    assert strategy.traffic == (1, 56)
+    for step in range(4):
+        strategy.before_step(step)
+        add_up(comm, fails=step == 1 and rank == comm.world.leader)
+        rows = 1.0 if rank else 3.0
+        *total, count = strategy.average_gradients(step, np.append(np.full(7, rank * rows), rows))
+        vector.value = vector.value - np.array(total) / count
+        strategy.after_step(step)
+        mean = size * (size - 1) / 2 / (size + 2)
+        np.testing.assert_allclose(vector.value, np.arange(7) - (step + 1) * mean)
+        assert len({row.tobytes() for row in comm.allgather(vector.value).rows}) == 1
+        assert strategy.traffic == (1, 64)
+    assert strategy.replicas(comm.world.ranks) == 1
+    strategy.epoch_begins(1)
+    assert strategy.replicas(comm.world.ranks) == (size + 1) // 2
 
 
 def test_pushes_of_downpour_come_in_turn_and_nothing_is_lost(comm: ft.Communicator) -> None:

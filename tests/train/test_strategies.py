@@ -169,6 +169,19 @@ def test_the_ranks_of_a_node_of_daso_make_the_steps_of_plain_keras(
     np.testing.assert_allclose(first, steps_alone, atol=1e-5)
 
 
+def test_nodes_of_daso_make_the_steps_of_plain_keras_in_its_first_epoch(
+    steps_alone: np.ndarray, tmp_path: Path
+) -> None:
+    """Two nodes, which would part if they averaged weights after Adam or after clipping."""
+    options = ("--strategy", "daso", "--ranks-per-node", "1")
+    outcome = matex_run(tmp_path, "noted_weights.py", tmp_path, "5", ranks=2, options=options)
+    assert outcome.status == 0, outcome.stderr
+    first, second = (np.load(tmp_path / f"rank-{rank}.npy")[:12] for rank in range(2))
+    np.testing.assert_array_equal(first[:6], second[:6])
+    np.testing.assert_allclose(first[:6], steps_alone, atol=1e-5)
+    assert np.abs(first[6:] - second[6:]).max() > 1e-4
+
+
 def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:
     """The weights look ahead; behind them in the replica is the velocity by which they do."""
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])

@@ -1,4 +1,7 @@
-"""Weights and momenta after each step of a fit, in a file of each rank of the given directory."""
+"""Weights and momenta after each step of a fit, in a file of each rank of the given directory.
+
+    noted_weights.py DIRECTORY [EPOCHS]
+"""
 
 import os
 import sys
@@ -22,6 +25,7 @@ class Note(keras.callbacks.Callback):
 keras.utils.set_random_seed(5)
 model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
 model.compile(keras.optimizers.Adam(0.01, clipnorm=0.3), "mse")
-model.fit(X, Y, batch_size=9, shuffle=False, verbose=0, callbacks=[Note()])
+epochs = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+model.fit(X, Y, batch_size=9, epochs=epochs, shuffle=False, verbose=0, callbacks=[Note()])
 rank = os.environ.get("OMPI_COMM_WORLD_RANK", "alone")
 np.save(Path(sys.argv[1]) / f"rank-{rank}.npy", noted)
