@@ -1,6 +1,6 @@
 """Weights and momenta after each step of a fit, in a file of each rank of the given directory.
 
-    noted_weights.py DIRECTORY [EPOCHS]
+noted_weights.py DIRECTORY [EPOCHS]
 """
 
 import os
