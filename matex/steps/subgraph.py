@@ -2,36 +2,28 @@
 
 A mask is sometimes broadcast to the shape of the model's output. Its values need the labels alone,
 but in the graph it depends on the whole forward pass. TensorFlow infers shapes when it imports a
-graph. So the part of it that determines a shape is imported twice, for arguments of two sizes; an
-axis whose length equals that of an argument's axis both times is taken to follow that axis.
+graph. So the part of it that determines a shape is imported twice, for arguments of two sizes, and
+computed where TensorFlow infers nothing, as behind loops; an axis whose length equals that of an
+argument's axis both times is taken to follow that axis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from matex.errors import NotShareable
+from matex.steps.axis_lengths import Axis, filled, followed, two_trials
+from matex.steps.graph_inspection import shape_is_free_of_values
 from matex.steps.specialization import concrete
 
-__all__ = ["Axis", "changes_without", "function_of", "sizes_by_arguments"]
+__all__ = ["changes_without", "function_of", "sizes_by_arguments"]
 
 # Operations as expensive as the step itself, if every rank computed them for all rows.
 _HEAVY = ("MatMul", "Einsum", "Conv", "While", "RNN", "If", "Case", "PartitionedCall")
-
-# Numbers of rows of two batches, and other axis lengths, one per axis.
-_ROWS = (7, 5)
-_OTHERS = ((11, 13, 17, 19, 23, 29, 31, 37), (29, 23, 37, 31, 41, 11, 13, 17))
-
-
-class Axis(NamedTuple):
-    """An axis of an argument: indices of the argument and of its axis, from 0."""
-
-    argument: int
-    axis: int
 
 
 def function_of(
@@ -107,7 +99,7 @@ def changes_without(traced: Any) -> Callable[[], None]:
     for operation in graph.get_operations():
         for before in (*(tensor.op for tensor in operation.inputs), *operation.control_inputs):
             needed_by.setdefault(before.name, []).append(operation)
-        if any(heavy in operation.type for heavy in _HEAVY):  # the end of data comes before these
+        if _is_heavy(operation.type):  # the end of data comes before these
             waiting.add(operation.name)
         elif operation.type.startswith("Assign"):
             changing.append(operation)
@@ -163,7 +155,7 @@ def _needed(
         if sizes is not None:
             shapes[operation.outputs[0].name] = sizes
         else:
-            if any(heavy in operation.type for heavy in _HEAVY):  # before its own shapes are tried
+            if _is_heavy(operation.type):  # before its own shapes are tried
                 raise NotShareable(f"{purpose} depend on {operation.type}, too much for each rank")
             needed[operation.name] = operation
             pending += [tensor.op for tensor in operation.inputs]
@@ -178,54 +170,35 @@ def sizes_by_arguments(tensor: Any, arguments: Sequence[Any]) -> list[int | Axis
         tensor: tensor of a graph.
         arguments: placeholders of the same graph, with equal lengths of the first axis.
 
-        Returns:
-            Lengths; None if TensorFlow cannot infer them.
+    Returns:
+        Lengths; None if TensorFlow cannot infer them, nor compute them from other values.
     """
     if tensor.shape.rank is None or any(one.shape.rank is None for one in arguments):
         return None
-    unknown = [
-        Axis(number, axis)
-        for number, one in enumerate(arguments)
-        for axis, length in enumerate(one.shape)
-        if length is None
-    ]
-    others = [place for place in unknown if place.axis]
-    if len(others) > len(_OTHERS[0]):
+    shapes = [tuple(one.shape) for one in arguments]
+    lengths = two_trials(shapes)
+    if lengths is None:
         return None
-    lengths = [
-        {place: dict(zip(others, numbers, strict=False)).get(place, rows) for place in unknown}
-        for rows, numbers in zip(_ROWS, _OTHERS, strict=True)
-    ]
-    first, second = (_inferred(tensor, arguments, by) for by in lengths)
-    if first is None or second is None:
-        return None
-    by_lengths: dict[tuple[int | None, int | None], Axis] = {
-        (lengths[0][place], lengths[1][place]): place for place in reversed(unknown)
-    }
-    sizes: list[int | Axis] = []
-    for known, one, other in zip(tensor.shape, first, second, strict=True):
-        size = by_lengths.get((one, other)) if known is None else known
-        if size is None:
-            return None
-        sizes.append(size)
-    return sizes
+    for shape_for in (_inferred, _computed):
+        found = [shape_for(tensor, arguments, filled(shapes, trial)) for trial in lengths]
+        sizes = followed(tuple(tensor.shape), found, lengths)
+        if sizes is not None:
+            return sizes
+    return None
 
 
 def _inferred(
-    tensor: Any, arguments: Sequence[Any], lengths: dict[Axis, int]
+    tensor: Any, arguments: Sequence[Any], shapes: Sequence[Sequence[int]]
 ) -> tuple[int | None, ...] | None:
-    """Shape of *tensor* for arguments with these *lengths*; None if unknown."""
+    """Shape of *tensor* for arguments of *shapes*, as TensorFlow infers it; None if unknown."""
     operations, given = _leading_to(tensor, arguments)
     with tf.Graph().as_default():
         inputs = {}
         for one in given:
-            number = next((n for n, argument in enumerate(arguments) if argument is one), None)
-            inputs[one.name] = tf.compat.v1.placeholder(one.dtype, _shape(one, number, lengths))
-        definition = _definition(tensor.graph, operations)
-        for node in definition.node:
-            data = [name for name in node.input if not name.startswith("^")]
-            del node.input[:]
-            node.input.extend(data)
+            number = _number(one, arguments)
+            shape = one.shape if number is None else shapes[number]
+            inputs[one.name] = tf.compat.v1.placeholder(one.dtype, shape)
+        definition = _data_flow(tensor.graph, operations)
         try:
             [found] = tf.graph_util.import_graph_def(definition, inputs, [tensor.name])
         except ValueError:  # these lengths do not fit together
@@ -233,11 +206,50 @@ def _inferred(
         return None if found.shape.rank is None else tuple(found.shape)
 
 
-def _shape(tensor: Any, argument: int | None, lengths: dict[Axis, int]) -> Any:
-    """Shape of *tensor*, with *lengths* if it is argument number *argument*."""
-    if argument is None:
-        return tensor.shape
-    return [lengths.get(Axis(argument, axis), size) for axis, size in enumerate(tensor.shape)]
+def _computed(
+    tensor: Any, arguments: Sequence[Any], shapes: Sequence[Sequence[int]]
+) -> tuple[int, ...] | None:
+    """Shape of *tensor* when it is computed for zeros of *shapes*; None if it may be another.
+
+    Only what is too expensive to be computed for whole batches is computed here.
+    """
+    operations, given = _leading_to(tensor, arguments)
+    graph = tensor.graph
+    captured = {id(inner): outer for outer, inner in graph.captures}
+    inputs: dict[str, Any] = {}
+    for one in given:
+        number = _number(one, arguments)
+        shape = one.shape if number is None else shapes[number]
+        if id(one) in captured:
+            inputs[one.name] = captured[id(one)]
+        elif tf.TensorShape(shape).is_fully_defined() and one.dtype.is_numpy_compatible:
+            inputs[one.name] = tf.zeros(shape, one.dtype)
+        else:
+            return None
+    definition = _data_flow(graph, operations)
+    if not any(_is_heavy(node.op) for node in definition.node):
+        return None
+    if not shape_is_free_of_values(definition):
+        return None
+
+    def compute() -> Any:
+        inner = tf.compat.v1.get_default_graph()
+        mapped = {name: inner.capture(outer) for name, outer in inputs.items()}
+        return tf.shape(tf.graph_util.import_graph_def(definition, mapped, [tensor.name])[0])
+
+    try:
+        return tuple(concrete(compute, ())().numpy().tolist())
+    except (ValueError, tf.errors.OpError):  # these lengths do not fit together
+        return None
+
+
+def _number(tensor: Any, arguments: Sequence[Any]) -> int | None:
+    """Which of *arguments* is *tensor*; None if it is none of them."""
+    return next((n for n, argument in enumerate(arguments) if argument is tensor), None)
+
+
+def _is_heavy(kind: str) -> bool:
+    return any(heavy in kind for heavy in _HEAVY)
 
 
 def _leading_to(tensor: Any, arguments: Sequence[Any]) -> tuple[set[str], list[Any]]:
@@ -250,7 +262,7 @@ def _leading_to(tensor: Any, arguments: Sequence[Any]) -> tuple[set[str], list[A
     pending = [tensor]
     while pending:
         one = pending.pop()
-        fixed = one.shape.is_fully_defined() and not one.dtype.is_integer
+        fixed = one.shape.is_fully_defined() and (one.dtype.is_floating or one.dtype.is_bool)
         if fixed or one.op.type == "Placeholder":
             given[one.name] = one
         elif one.op.name not in operations:
@@ -265,4 +277,14 @@ def _definition(graph: Any, names: Iterable[str]) -> Any:
     whole = graph.as_graph_def()
     definition = type(whole)(versions=whole.versions, library=whole.library)
     definition.node.extend(node for node in whole.node if node.name in chosen)
+    return definition
+
+
+def _data_flow(graph: Any, names: Iterable[str]) -> Any:
+    """:func:`_definition` without control dependencies."""
+    definition = _definition(graph, names)
+    for node in definition.node:
+        data = [name for name in node.input if not name.startswith("^")]
+        del node.input[:]
+        node.input.extend(data)
     return definition

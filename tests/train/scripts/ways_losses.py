@@ -117,7 +117,8 @@ def translation():
     coded, *state = layers.LSTM(6, return_sequences=True, return_state=True)(embedded(source))
     decoded = layers.LSTM(6, return_sequences=True)(embedded(target), initial_state=state)
     attended = layers.MultiHeadAttention(2, 3)(decoded, coded)
-    hidden = layers.LayerNormalization()(attended)
+    # Its mask is of the shape of what a loop returns, which TensorFlow does not infer.
+    hidden = layers.LayerNormalization()(layers.Concatenate()([decoded, attended]))
     model = keras.Model([source, target], layers.Dense(WORDS)(layers.Dropout(0.0)(hidden)))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return trained(model, (OTHER, TEXT), TEXT, loss=loss, metrics=["accuracy"])

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from matex.errors import NotShareable
-from matex.steps.subgraph import Axis, function_of, sizes_by_arguments
+from matex.steps.axis_lengths import Axis
+from matex.steps.subgraph import function_of, sizes_by_arguments
 
 WEIGHT = tf.Variable(tf.ones((3, 5)))
 KERNEL = tf.Variable(tf.ones((3, 3, 1, 2)))
@@ -31,6 +32,30 @@ def by_pooling(x: Any) -> Any:
     return tf.nn.max_pool2d(tf.nn.conv2d(x, KERNEL, 1, "SAME"), 2, 2, "VALID")
 
 
+def nonnegative(rows: Any) -> Any:
+    """All *rows* of zeros, and not all of others."""
+    return tf.boolean_mask(rows, rows[:, 0] >= 0)
+
+
+def nudged(rows: Any) -> Any:
+    """*rows* and a random number, by which a generator would go on."""
+    return rows + tf.random.normal(())
+
+
+def by_loop(x: Any, *, chosen: Callable[[Any], Any] = lambda rows: rows) -> Any:
+    """A recurrence over the second axis, of what is *chosen* of each of its places."""
+    first = tf.zeros((tf.shape(chosen(x[:, 0]))[0], 5))
+
+    def body(place: Any, state: Any, made: Any) -> Any:
+        state = tf.tanh(chosen(x[:, place]) @ WEIGHT + state)
+        return place + 1, state, made.write(place, state)
+
+    length = tf.shape(x)[1]
+    made = tf.TensorArray(tf.float32, length, element_shape=(None, 5))
+    made = tf.while_loop(lambda place, *_: place < length, body, (0, first, made))[2]
+    return tf.transpose(made.stack(), (1, 0, 2))
+
+
 @pytest.mark.parametrize(
     ("function", "shapes", "wanted"),
     [
@@ -44,6 +69,10 @@ def by_pooling(x: Any) -> Any:
         (lambda x: tf.boolean_mask(x, x[:, 0] > 0), [[None, 2]], None),
         (lambda x: tf.reshape(x, (-1, 1)), [[None, 2]], None),
         (lambda x: tf.reshape(x, (-1, 2)), [[None, 2]], [Axis(0, 0), 2]),
+        (by_loop, [[None, None, 3]], [Axis(0, 0), Axis(0, 1), 5]),
+        (lambda x: by_loop(x)[:, 1:], [[None, None, 3]], None),
+        (lambda x: by_loop(x, chosen=nonnegative), [[None, None, 3]], None),
+        (lambda x: by_loop(x, chosen=nudged), [[None, None, 3]], None),
     ],
 )
 def test_axes_are_as_long_as_those_of_arguments(
