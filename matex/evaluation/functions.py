@@ -37,5 +37,5 @@ def predict_function(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(data)
 
     predict.original = original  # type: ignore[attr-defined]
-    predict.reasons = {}  # type: ignore[attr-defined]  # not to share batches, by their form
+    predict.found = {}  # type: ignore[attr-defined]  # in the graphs of batches, by their form
     return predict

@@ -17,9 +17,11 @@ import ft
 from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import sums
+from matex.keras_hooks.generators import IdleDraws
 from matex.partition.spans import Span, assigned
 from matex.sources.interface import GlobalBatch, Source
 from matex.steps.graph_inspection import drawing, writes
+from matex.steps.graph_results import uses
 from matex.steps.row_mixing import combined_rows
 from matex.steps.silence import unheard
 from matex.steps.user_code import attempted
@@ -80,6 +82,7 @@ class SharedPrediction:
         self._progress = progress
         self._say = say
         self._by_rows: bool | None = None
+        self._idle = IdleDraws()
 
     @property
     def num_batches(self) -> int | None:
@@ -136,9 +139,18 @@ class SharedPrediction:
         before = [variable.numpy() for variable in changing]
         whole = self._compute(batch, [batch.span])
         if hi - lo > 1 and self.num_batches != 1:  # else there is nothing to share
-            same = [np.array_equal(v.numpy(), b) for v, b in zip(changing, before, strict=True)]
-            has_effect = not all(same) or generators.moved(eager=self._model.run_eagerly)
-            reason = _EFFECT if has_effect else self._in_graph() or self._in_parts(batch, whole)
+            reason = self._in_graph()
+            unused = {id(state) for state in self._idle.states}
+            changed = any(
+                not np.array_equal(variable.numpy(), value)
+                for variable, value in zip(changing, before, strict=True)
+                if id(variable) not in unused
+            )
+            if changed or generators.moved(eager=self._model.run_eagerly):
+                reason = _EFFECT
+            if not reason:
+                with self._idle.counted(0):
+                    reason = self._in_parts(batch, whole)
             self._by_rows = self._communicator.agree(not reason)
             if not self._by_rows:
                 reason = reason or "another rank cannot share it"
@@ -153,22 +165,32 @@ class SharedPrediction:
         model, signature = self._model, self._source.signature
         if model.run_eagerly:
             return ""
-        known: dict[str, str] = model.predict_function.reasons
+        known: dict[str, tuple[str, IdleDraws]] = model.predict_function.found
         form = repr(signature)
         if form not in known:
-            known[form] = self._found_in_graph(model, signature)
-        return known[form]
+            idle = IdleDraws()
+            known[form] = self._found_in_graph(model, signature, idle), idle
+        reason, self._idle = known[form]
+        return reason
 
-    def _found_in_graph(self, model: Any, signature: Any) -> str:
+    def _found_in_graph(self, model: Any, signature: Any, idle: IdleDraws) -> str:
         def predict(batch: Any) -> Any:
             return model.predict_step(self._source.as_data(batch))
 
         try:
-            with unheard(), keras_hooks.generators_kept(), attempted("predict_step needs its rows"):
+            with (
+                unheard(),
+                keras_hooks.generators_kept(),
+                attempted("predict_step needs its rows"),
+                idle.noted(),
+            ):
                 graph = keras_hooks.graph_of(predict, signature).get_concrete_function()
         except NotShareable as reason:
             return str(reason)
-        if drawing(graph) or writes(graph):  # results of another run would differ, as of parts
+        unused = [state.value for state in idle.states]
+        if (
+            drawing(graph) or writes(graph) or uses(graph, unused)
+        ):  # results of another run would differ, as of parts
             return _EFFECT
         mixing = combined_rows(graph)
         return mixing and f"predict_step combines rows of a batch, by {mixing}"
@@ -196,7 +218,8 @@ class SharedPrediction:
     def _share(self, batch: GlobalBatch) -> Any:
         communicator = self._communicator
         work = _RowsOfABatch(communicator, batch, lambda span: self._compute(batch, [span]))
-        total = sums.over_rows(communicator, work)
+        with self._idle.counted(1):
+            total = sums.over_rows(communicator, work)
         if len(work.digests(total)) > 1:
             raise TrainingError(f"predict: {self._source.explanation}")
         return work.unpacked(total)

@@ -160,6 +160,7 @@ class RowEvaluation:
                 f"{self._samples} samples were to be evaluated. Received: {total[-1]:.0f}"
             )
         self._states.assign(self._states.take_extra(total[:-1]))
+        self._step.passed(self.num_batches)
 
     # As sums.RowWork: the whole set is one batch.
 

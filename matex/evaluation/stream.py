@@ -62,6 +62,7 @@ class StreamEvaluation:
         self._window: list[StreamBatch] = []
         self.have: list[list[Span]] = []
         self._sum: np.ndarray | None = None
+        self._batches = 0
         self._passes = 0
         self._end = EndOfData(model, stream, model.test_step, self._step.as_noted)
         self._has_ended = False
@@ -101,6 +102,7 @@ class StreamEvaluation:
         if self._window or self._sum is not None:
             self._meet()
             self._show()
+            self._step.passed(self._batches)
         if self._has_ended and not self._counts_rows_alone:
             self._end.passed()
             self._logs.update({} if self._is_whole else self._step.logs)
@@ -109,6 +111,7 @@ class StreamEvaluation:
         self._faults.at("validation")
         self._passes += 1
         self._window, self._sum, self._has_ended = [], None, False
+        self._batches = 0
         for first, last in self._stream.epoch(0, 0, self._model.steps_per_execution):
             yield first, last, self
 
@@ -126,6 +129,7 @@ class StreamEvaluation:
             if len(self._window) >= max(_WINDOW, self._communicator.world.size):
                 self._meet()
             self._window.append(batch)
+            self._batches += 1
             self._states.begin_batch()
             self.have.append(self._assigned(len(self._window) - 1))
             if self._model.run_eagerly and not self.have[-1]:
@@ -216,9 +220,10 @@ class StreamEvaluation:
     def _counts_rows_alone(self) -> bool:
         """Whether a step without a batch changes nothing, as no metric counts batches.
 
-        Losses of several outputs do, where batches are of unknown size.
+        Losses of several outputs do, where batches are of unknown size, and seeds move on.
         """
-        return is_free(self._stream.built_on) and self._step.sharing == Sharing.ROWS
+        by_rows = self._step.sharing == Sharing.ROWS and not self._step.draws
+        return by_rows and is_free(self._stream.built_on)
 
     def _show(self) -> None:
         if self._is_whole:

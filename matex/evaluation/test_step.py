@@ -16,8 +16,10 @@ from matex.evaluation.batch_trial import CHANGES, check_counts, put_back
 from matex.evaluation.row_trial import check_parts
 from matex.evaluation.whole_test_step import whole_test_step
 from matex.keras_hooks.building import free_of_rows
+from matex.keras_hooks.generators import IdleDraws
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.steps import graph_inspection
+from matex.steps.graph_results import uses
 from matex.steps.nonlinear_sums import nonlinear_in_states
 from matex.steps.silence import unheard
 from matex.steps.traced_python import TracedPython
@@ -71,6 +73,7 @@ class TestStep:
         self._names: dict[str, Any] = {}
         self._sources: dict[str, tuple[Any, str | None]] = {}
         self._extra: Logs = {}
+        self._idle = IdleDraws()
         self.sharing: Sharing | None = None
 
     def renew(self) -> None:
@@ -111,6 +114,16 @@ class TestStep:
         """Trace the step, so that its logs are known even if this rank has had no batch."""
         if self._function is None:
             self._make()
+
+    @property
+    def draws(self) -> bool:
+        """Whether a step on part of the data should advance seed generators, and does not."""
+        return bool(self._idle.states)
+
+    def passed(self, batches: int) -> None:
+        """Advance seed generators as a single process does in so many *batches* of a pass."""
+        if self.sharing != Sharing.WHOLE:
+            self._idle.advance(batches)
 
     @property
     def logs(self) -> Logs:
@@ -188,7 +201,7 @@ class TestStep:
             self._function = self._run
         else:
             traced = keras_hooks.graph_of(self._run, self._signature)
-            with self.as_noted():
+            with self.as_noted(), self._idle.noted():
                 self._concrete = traced.get_concrete_function()
                 self._python.note()
             self._function = traced
@@ -254,7 +267,8 @@ class TestStep:
             put_back(changing, others)
             check_parts(model, self, batch)
             return
-        if drawn or graph_inspection.drawing(function):
+        unused = [state.value for state in self._idle.states]
+        if drawn or graph_inspection.drawing(function) or uses(function, unused):
             raise NotShareable("test_step draws random numbers")
         states = [variable.value for variable in metrics]
         if kind := nonlinear_in_states(function, states):

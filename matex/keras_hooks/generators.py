@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 from keras.src.backend.common import global_state
-from keras.src.random.seed_generator import global_seed_generator
+from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
 from tensorflow.python.eager import context
 
 from matex.partition.order import OrderSeed
 
 __all__ = [
     "Generators",
+    "IdleDraws",
     "OrderSeeds",
     "generators_kept",
     "global_generator",
@@ -139,6 +140,64 @@ def generators_kept(*, host: bool = True) -> Iterator[list[str]]:
         if host:
             names += before.moved()
         before.put_back(host=host)
+
+
+class IdleDraws:
+    """Draws of a step that nothing uses, as recurrent layers with dropout make where none trains.
+
+    Keras advances their seed generators in each step all the same. Ranks that share steps make
+    others than a single process, so there the generators stand still, and are advanced by the
+    number of its steps. Local.
+    """
+
+    def __init__(self) -> None:
+        self._draws: dict[int, tuple[SeedGenerator, int]] = {}
+
+    @property
+    def states(self) -> list[Any]:
+        """Variables of Keras, of shape (2,): the states of the generators that were drawn from."""
+        return [generator.state for generator, _ in self._draws.values()]
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Context of the step's trace, whose draws are noted and advance no generator."""
+        original = SeedGenerator.next
+        self._draws = {}
+
+        def next_of(generator: SeedGenerator, ordered: bool = True) -> Any:
+            if not ordered:
+                return original(generator, ordered)
+            _, before = self._draws.get(id(generator), (generator, 0))
+            self._draws[id(generator)] = generator, before + 1
+            return _later(generator, before)
+
+        SeedGenerator.next = next_of
+        try:
+            yield
+        finally:
+            SeedGenerator.next = original
+
+    def advance(self, steps: int) -> None:
+        """Advance the generators as so many *steps* of a single process do."""
+        for generator, draws in self._draws.values():
+            generator.state.assign(_later(generator, steps * draws))
+
+    @contextlib.contextmanager
+    def counted(self, steps: int) -> Iterator[None]:
+        """Context after which the generators are advanced by *steps*, whatever was made inside."""
+        before = [state.numpy() for state in self.states]
+        try:
+            yield
+        finally:
+            for state, value in zip(self.states, before, strict=True):
+                state.assign(value)
+            self.advance(steps)
+
+
+def _later(generator: SeedGenerator, draws: int) -> Any:
+    """State of *generator* after so many *draws* of any size."""
+    state = generator.state
+    return state.value + generator.backend.convert_to_tensor([0, draws], dtype=state.dtype)
 
 
 class OrderSeeds:

@@ -73,6 +73,7 @@ def followed(
     first, second = found
     if first is None or second is None:
         return None
+    places: dict[tuple[int | None, int | None], Axis] = {}
     places = {(lengths[0][place], lengths[1][place]): place for place in reversed(lengths[0])}
     sizes: list[int | Axis] = []
     for given, *both in zip(known, first, second, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import auto_control_deps_utils, op_def_registry
+from tensorflow.python.framework import auto_control_deps_utils
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from matex import keras_hooks
@@ -28,7 +28,6 @@ __all__ = [
     "refuse_summaries",
     "repeated_inputs",
     "runs_python",
-    "shape_is_free_of_values",
     "variables_in",
     "write_variable",
     "writes",
@@ -40,10 +39,6 @@ _SEEDS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg")
 _FINITE = ("IsFinite", "IsInf", "IsNan")
 _LOOPS = ("While", "StatelessWhile")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-# Operations whose results are as long as values of their arguments say.
-_BY_VALUES = ("Where", "Unique", "DynamicPartition", "NonMaxSuppression", "Ragged", "Sparse",
-              "String", "Decode")  # fmt: skip
-_READING = ("ReadVariableOp", "ResourceGather", "While", "StatefulPartitionedCall")
 
 #: Part of the name of an operation whose result is common to all rows of a batch.
 ONE_FOR_ALL = "one_for_all_rows"
@@ -154,26 +149,6 @@ def writes(function: Any, *, but: Iterable[Any] = ()) -> bool:
         for operation in function.graph.get_operations()
         for handle in auto_control_deps_utils.get_read_write_resource_inputs(operation)[1]
     )
-
-
-def shape_is_free_of_values(definition: Any) -> bool:
-    """Whether a part of a graph has no effects, and its shapes do not depend on values. Local.
-
-    Args:
-        definition: graph definition of the part, whose library may have more functions.
-    """
-    inner = {function.signature.name: function.node_def for function in definition.library.function}
-    pending, known = list(definition.node), set[str]()
-    while pending:
-        node = pending.pop()
-        kind = op_def_registry.get(node.op)
-        has_effects = kind is None or (kind.is_stateful and node.op not in _READING)
-        if has_effects or node.op.startswith(_BY_VALUES):
-            return False
-        called = {value.func.name for value in node.attr.values() if value.HasField("func")}
-        pending += [one for name in called - known for one in inner[name]]
-        known |= called
-    return True
 
 
 def constant_of(tensor: Any) -> Any:

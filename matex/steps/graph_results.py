@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from matex.steps.branches import is_exchange
+from matex.steps.graph_inspection import depends_on
 from matex.steps.step_tail import RETURNED
 
-__all__ = ["ASSIGNMENTS", "is_variable", "kept_of", "leading_to", "results_of"]
+__all__ = ["ASSIGNMENTS", "is_variable", "kept_of", "leading_to", "results_of", "uses"]
 
 #: Types of operations that change a variable, their first input, by their second one.
 ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -70,3 +72,20 @@ def leading_to(tensors: list[Any], graph: Any) -> set[str]:
         users = [user for tensor in variables for user in tensor.consumers()]
         left += [user for user in users if order[user.name] < order[operation.name]]
     return names
+
+
+def uses(function: Any, variables: Iterable[Any]) -> bool:
+    """Whether results or effects of *function* depend on one of *variables*. Local.
+
+    Args:
+        function: concrete function.
+        variables: TensorFlow variables, which it reads and does not change.
+    """
+    acting = [
+        operation
+        for operation in function.graph.get_operations()
+        if operation.op_def.is_stateful and operation.type != "ReadVariableOp"
+    ]
+    given = [tensor for operation in acting for tensor in operation.inputs]
+    known = list(variables)
+    return any(depends_on(tensor, known) for tensor in (*function.outputs, *given))

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 from matex.steps.axis_lengths import Axis, filled, followed, two_trials
-from matex.steps.graph_inspection import shape_is_free_of_values
+from matex.steps.shape_effects import has_fixed_shapes
 from matex.steps.specialization import concrete
 
 __all__ = ["changes_without", "function_of", "sizes_by_arguments"]
@@ -226,11 +226,10 @@ def _computed(
             inputs[one.name] = tf.zeros(shape, one.dtype)
         else:
             return None
+    needed = [graph.get_operation_by_name(name) for name in operations]
+    if not any(_is_heavy(one.type) for one in needed) or not has_fixed_shapes(needed, graph):
+        return None
     definition = _data_flow(graph, operations)
-    if not any(_is_heavy(node.op) for node in definition.node):
-        return None
-    if not shape_is_free_of_values(definition):
-        return None
 
     def compute() -> Any:
         inner = tf.compat.v1.get_default_graph()

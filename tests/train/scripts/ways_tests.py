@@ -123,6 +123,26 @@ def noise_where_own_layers_predict():
     return asked_often(Dropping())
 
 
+def dropout_where_nothing_trains():
+    """Recurrent layers draw dropout that they do not use, and the next epoch draws from there."""
+    inner = [keras.layers.Reshape((3, 2)), keras.layers.GRU(4, dropout=0.3, recurrent_dropout=0.2)]
+    model = keras.Sequential([keras.Input((6,)), *inner, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    of_unknown_length = tf.data.Dataset.from_generator(
+        lambda: sliced().batch(32), output_signature=sliced().batch(32).element_spec
+    )
+    numbers = []
+    for data in ((X, Y), of_unknown_length):
+        options = {"batch_size": 50, "epochs": 2, "shuffle": False, "verbose": 0}
+        numbers.append(model.fit(X, Y, validation_data=data, **options).history)
+        numbers.append(model.evaluate(sliced().batch(32).repeat(), steps=5, verbose=0))
+        numbers += model.predict(X, batch_size=50, verbose=0).sum(0).tolist()
+        numbers += model.predict(of_unknown_length, verbose=0).sum(0).tolist()
+        seeds = [v for v in model.non_trainable_variables if "seed" in v.path]
+        numbers += [seed.numpy().tolist() for seed in seeds]
+    return numbers, model.variables
+
+
 def test_step_run_eagerly():
     model = Printing()
     numbers, variables = evaluated(model, run_eagerly=True)
@@ -300,6 +320,7 @@ KINDS = {
         test_step_of_noise, test_step_run_eagerly, losses_by_output, values_made_of_metrics,
         values_made_of_metrics_eagerly, classes_that_are_ignored,
         noise_where_keras_layers_predict, noise_where_own_layers_predict,
+        dropout_where_nothing_trains,
         metrics_of_batches, metrics_of_batches_unbuilt, metrics_of_keras_by_batches,
         metrics_of_batches_eagerly, largest_error, largest_error_of_later_batches,
     )
