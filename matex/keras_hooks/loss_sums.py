@@ -5,21 +5,25 @@ Keras divides a masked loss by the number of unmasked elements, a loss reduced b
 Numerators and denominators add up over the rows of a batch. So a rank divides the numerator of its
 rows by the denominator of the whole batch, which is passed to it.
 
-Penalties are what layers add to the loss: regularizers, and ``add_loss``.
+Penalties are what layers add to the loss: regularizers, and ``add_loss``. Some of the latter are
+sums over rows beside a loss that is a mean.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src.backend.common.masking import get_keras_mask
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as keras_loss
 
 from matex.errors import NotShareable
+from matex.keras_hooks.row_sums import is_row_sum
 
 __all__ = [
     "check_reductions",
@@ -47,7 +51,9 @@ def check_reductions(model: Any) -> None:
 
 
 @contextlib.contextmanager
-def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
+def shared_losses(
+    weight: Any, denominators: Any, row_sums: list[bool] | None = None
+) -> Iterator[list[Any]]:
     """Context of a trace; its losses are parts of the batch's, divided by *weight*. Local.
 
     The recorder multiplies the loss by *weight*, so that losses that are not over rows count once.
@@ -55,6 +61,8 @@ def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
     Args:
         weight: scalar, local rows / rows of the step.
         denominators: denominators of the whole batch, in the order in which the step uses them.
+        row_sums: whether each penalty is a sum over rows, in the order in which the step adds them;
+            a first trace fills an empty list. None, the default: none is looked at.
 
     Yields:
         The denominators of the local rows in that order, filled as the step runs.
@@ -64,6 +72,18 @@ def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
     """
     local: list[Any] = []
     original = keras_loss.reduce_weighted_values
+    aggregated = TensorFlowTrainer._aggregate_additional_loss
+    numbers = itertools.count()
+
+    def penalty(model: Any, loss: Any) -> Any:
+        total, number = aggregated(model, loss), next(numbers)
+        if row_sums is None:
+            return total
+        if number == len(row_sums):
+            row_sums.append(is_row_sum(total))
+        if not row_sums[number]:
+            return total
+        return tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))
 
     def reduced(
         values: Any,
@@ -92,10 +112,12 @@ def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
         return tf.math.divide_no_nan(tf.reduce_sum(weighted), tf.cast(divisor, weighted.dtype))
 
     keras_loss.reduce_weighted_values = reduced
+    TensorFlowTrainer._aggregate_additional_loss = penalty
     try:
         yield local
     finally:
         keras_loss.reduce_weighted_values = original
+        TensorFlowTrainer._aggregate_additional_loss = aggregated
 
 
 def _denominator(weighted: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:

@@ -25,10 +25,11 @@ from matex.keras_hooks.rows import known_rows
 from matex.partition.room import Room
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.check_record import CheckRecord
-from matex.steps.control import control_spec, denominators_in, header_in, placed_in
+from matex.steps.control import control_spec, header_in, placed_in
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
 from matex.steps.graph_separability import inseparable_in
+from matex.steps.loss_parts import LossParts
 from matex.steps.noise_rows import noise_rows
 from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
@@ -89,7 +90,7 @@ class SeveralUpdatesStep:
         self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_axes: list[keras_hooks.RowAxis | None] = []
-        self._unweighted: list[bool] = []
+        self._losses = LossParts(model)
         self._advance_noise: Callable[[Any], None] | None = None
         self._quiet_graph: Any = None
         self.shifted: set[str] = set()
@@ -267,10 +268,7 @@ class SeveralUpdatesStep:
             ),
             self._sums.traced(weight, header, name=self.name) as total,
             keras_hooks.moments_over_ranks(self._synchronized, total),
-            keras_hooks.shared_losses(weight, denominators_in(control)) as self._divisors,
-            keras_hooks.weighted_batch_metrics(
-                self._model, lambda: weight, self._unweighted, known
-            ),
+            self._losses.traced(weight, control, known) as self._divisors,
             keras_hooks.rows_of_noise(
                 rows, state.seeds, self._noise_axes, strict=True
             ) as advance_noise,

@@ -17,9 +17,10 @@ from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
 from matex.partition.room import Room
-from matex.steps.control import denominators_in, header_in, placed_in
+from matex.steps.control import header_in, placed_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_state import ForwardState
+from matex.steps.loss_parts import LossParts
 from matex.steps.noise_rows import noise_rows
 from matex.steps.recorder import Recorder
 from matex.steps.step_tail import StepTail, flat
@@ -75,7 +76,7 @@ class StepParts:
         self.named = self._tail.named
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_axes: list[keras_hooks.RowAxis | None] = []
-        self._unweighted: list[bool] = []
+        self._losses = LossParts(model)
         self._advance_noise: Callable[[Any], None] | None = None
 
     @property
@@ -135,10 +136,7 @@ class StepParts:
         with (
             self.python.as_noted(),
             self._recorder.recording(weight),
-            keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
-            keras_hooks.weighted_batch_metrics(
-                self._model, lambda: weight, self._unweighted, known_rows(batch)
-            ),
+            self._losses.traced(weight, control, known_rows(batch)) as self.denominators,
             keras_hooks.rows_of_noise(rows, self._state.seeds, self._noise_axes) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):

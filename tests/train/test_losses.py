@@ -20,6 +20,7 @@ SINGLE = [
     "tags-summed", "tags-compiled", "tags-by-own-loss", "translation", "several-outputs", "sums",
     "sums-by-class", "weighted-means", "weighted-means-by-class", "words-ignored",
     "pixels-ignored", "computed-by-itself", "nested", "batch-by-batch", "unaligned",
+    "loss-added-as-a-sum",
 ]  # fmt: skip
 DOUBLE = [
     "double-tags", "double-several-outputs", "double-translation", "double-sums",

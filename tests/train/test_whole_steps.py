@@ -24,7 +24,6 @@ WHOLE = {
     "noise-of-numpy-eagerly": "in two computations from the same rows",
     "noise-of-tensorflow-eagerly": "in two computations from the same rows",
     "noise-of-ones-own": "the ranks computed other gradients from the same batch",
-    "loss-added-as-a-sum": "the gradient of sequential/dense/kernel is",
     "loss-with-a-mask": "the gradient of sequential/embedding/embeddings is",
     "loss-with-a-mask-and-dropout": "the gradient of sequential/embedding/embeddings is",
     "loss-with-a-mask-and-batch-norm": "the gradient of sequential/embedding/embeddings is",

@@ -152,8 +152,13 @@ def few_steps():
 
 
 def loss_added_as_a_sum():
+    """Beside a mean, and beside sums that the script itself divides by the number of rows."""
+
     def call(self, x):
-        self.add_loss(0.01 * tf.reduce_sum(tf.square(x)))
+        squares = tf.reduce_sum(tf.square(x), 1)
+        self.add_loss(0.01 * tf.reduce_sum(squares) - tf.reduce_sum(x) / 70.0)
+        self.add_loss(0.02 * squares)
+        self.add_loss(0.03 * tf.reduce_sum(squares) / tf.cast(tf.shape(x)[0], x.dtype))
         return x
 
     return trained(dense(6, "tanh"), layer(call), dense(1))
