@@ -2,6 +2,10 @@
 
 Open MPI 5.0 makes them by exchanges that do not end when a process dies in the middle: the others
 wait for ever, and cannot be interrupted. So every such call has a time limit.
+
+A process that has been started is told by the runtime of the death of those processes alone with
+which it has exchanged a message. Of another death it never hears, and a repair after it waits for
+the dead for ever. So it sends each member a message before it counts as connected.
 """
 
 from __future__ import annotations
@@ -44,13 +48,18 @@ def connected(new: Any, root: int, bridge: Any = None) -> Any:
         Communicator of all ranks of *new* and the process.
     """
     with fail_stop_after(_MEMBERS_S, _STUCK):
-        return _merged(new.Create_intercomm(root, bridge or new, 1, _TAG), high=False)
+        whole = _merged(new.Create_intercomm(root, bridge or new, 1, _TAG), high=False)
+        whole.Recv(bytearray(1), source=whole.Get_size() - 1, tag=_TAG)
+        return whole
 
 
 def to_all(bridge: Any) -> Any:
     """Connect this process with all ranks, through its connection *bridge* to one of them."""
-    alone = mpi.load().COMM_SELF
-    return _merged(alone.Create_intercomm(0, bridge, 0, _TAG), high=True)
+    MPI = mpi.load()
+    whole = _merged(MPI.COMM_SELF.Create_intercomm(0, bridge, 0, _TAG), high=True)
+    members = range(whole.Get_size() - 1)
+    MPI.Request.Waitall([whole.Isend(b"1", dest=rank, tag=_TAG) for rank in members])
+    return whole
 
 
 def between_two(intercommunicator: Any, *, high: bool) -> Any:

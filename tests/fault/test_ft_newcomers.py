@@ -95,6 +95,43 @@ def work(victim: int, more: int, cold: int) -> None:
         spares.dismiss(known=communicator.world.everyone)
 
 
+def hear(victim: int) -> None:
+    """Connect three ranks with a process that one of them starts, and let *victim* die."""
+    from ft import connecting, mpi
+
+    ranks = 3
+    ft.allow_newcomers()
+    MPI = mpi.load()
+    if (parent := MPI.Comm.Get_parent()) != MPI.COMM_NULL:
+        whole = connecting.to_all(connecting.between_two(parent, high=True))
+    else:
+        world, bridge = MPI.COMM_WORLD, None
+        if world.Get_rank() == 0:
+            started = MPI.COMM_SELF.Spawn(sys.executable, sys.argv, maxprocs=1)
+            bridge = connecting.between_two(started, high=False)
+        whole = connecting.connected(world, 0, bridge)
+    rank = whole.Get_rank()
+    mark(f"connected-{rank}")  # of a file for each rank of its own world, 0 for the new one
+    wait_for(lambda: all(seen(f"connected-{each}", each % ranks) for each in range(ranks + 1)))
+    if rank == victim:
+        end_by("SIGKILL")
+
+    def heard() -> bool:
+        MPI.COMM_SELF.Iprobe()  # any call that makes the library process its events
+        return victim in mpi.failed_ranks(whole)
+
+    wait_for(heard, within_s=10)
+    mark(f"heard-{rank}")
+    os._exit(0)
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+def test_a_process_hears_of_the_death_of_members_it_did_not_work_with(victim: int) -> None:
+    job = run(hear, ranks=RANKS, victim=victim, timeout_s=60)
+    told = [rank for rank in range(RANKS + 1) if job[f"heard-{rank}"]]
+    assert told == [rank for rank in range(RANKS + 1) if rank != victim]
+
+
 @pytest.mark.parametrize("cold", [0, 2], ids=["spawned", "cold"])
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_process_takes_the_place_of_a_rank_that_died(victim: int, cold: int) -> None:
