@@ -30,8 +30,8 @@ class CheckpointListener(FitListener):
         self._engine = engine
 
     def epoch_begins(self) -> None:
-        """Restore metrics, which Keras has reset, if the fit continues inside an epoch."""
-        self._checkpoint.restore_metrics()
+        """Restore the epoch that has begun again, if the fit continues inside it."""
+        self._checkpoint.restore_epoch()
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Save if due, and leave if agreed; every rank calls it after the same step.

@@ -17,6 +17,7 @@ from matex.config.monitored import monitored
 from matex.config.virtual import VIRTUAL
 from matex.data.sketch import are_same_data
 from matex.fitting import fit_histories
+from matex.fitting.clock_readings import ClockReadings
 from matex.fitting.fit_batches import BATCHES, FitBatches
 from matex.fitting.listeners import Cursor
 from matex.partition.order import OrderSeed
@@ -34,6 +35,12 @@ _DATA = "data"
 def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
     """Whether fit *number* of the script made *saved*, and not a custom loop before it."""
     return saved is not None and saved.cursor["fit"] == number and LOOP not in saved.cursor
+
+
+def _memory_in(saved: checkpoints.Snapshot) -> dict[str, np.ndarray]:
+    """State of callbacks in *saved*, by name."""
+    extra = saved.extra.items()
+    return {k[len(_CALLBACKS) :]: value for k, value in extra if k.startswith(_CALLBACKS)}
 
 
 class FitCheckpoint:
@@ -64,6 +71,8 @@ class FitCheckpoint:
         self._nbytes: int | None = None
         self._buffers = BufferPool()
         self.saved = saved
+        self._continues = saved is not None
+        self._readings = ClockReadings()
         rebuild.begin_fit(model, continues=saved is not None)
         self.seed = OrderSeed(0)
         self.data: list[float] = []
@@ -102,24 +111,27 @@ class FitCheckpoint:
     def restore_callbacks(self) -> None:
         """Restore the state of callbacks and history; called after the callbacks have begun."""
         if self.saved is not None:
-            extra = self.saved.extra.items()
-            memory = {
-                name[len(_CALLBACKS) :]: value
-                for name, value in extra
-                if name.startswith(_CALLBACKS)
-            }
-            keras_hooks.restore_callback_state(self._callbacks, memory)
+            keras_hooks.restore_callback_state(self._callbacks, _memory_in(self.saved))
             if told := fit_histories.running_in(self.saved):
                 keras_hooks.set_history(self._model, told)
+            self._readings = ClockReadings()
 
-    def restore_metrics(self) -> None:
-        """Restore the values of metrics; called after Keras has reset them.
+    def restore_epoch(self) -> None:
+        """Restore the interrupted epoch; called after Keras and callbacks have begun it again.
 
-        It is the last part to be restored, so the snapshot is dropped.
+        Keras has reset the metrics, and callbacks may have changed a second time what they change
+        as an epoch begins, such as the learning rate. It is the last part to be restored, so the
+        snapshot is dropped.
         """
-        if self.saved is not None and self.saved.cursor["samples"]:
-            model_state.restore_metrics(self._model, self.saved)
-        self.saved = None
+        saved, self.saved = self.saved, None
+        if saved is None or not saved.cursor["samples"]:
+            return
+        if self._continues:
+            model_state.restore(self._model, saved)
+            keras_hooks.restore_callback_state(
+                self._callbacks, _memory_in(saved), keeping=self._readings.include
+            )
+        model_state.restore_metrics(self._model, saved)
 
     def shapes_changed(self) -> None:
         """Measure the state again, because the model's shapes have changed."""

@@ -169,10 +169,19 @@ def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None:
+def restore_callback_state(
+    callbacks: Iterable[Any],
+    memory: Mapping[str, np.ndarray],
+    *,
+    keeping: Callable[[Any], bool] = lambda value: False,
+) -> None:
     """Restore the state of callbacks of the same kinds in the same order; local.
 
     State without a counterpart in *memory* is left unchanged.
+
+    Args:
+        keeping: whether a present value of a user's callback is left unchanged, too. By default
+            none is.
     """
     for name, callback, attributes in _deciding(callbacks):
         mine = {
@@ -189,7 +198,10 @@ def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.nda
     for name, callback in _owned(callbacks):
         content = memory.get(f"{name}/{_OWN}")
         if content is not None:
-            vars(callback).update(plain_values.unpacked(content))
+            present = vars(callback)
+            for key, value in plain_values.unpacked(content).items():
+                if not keeping(present.get(key)):
+                    present[key] = value
 
 
 def looks_for_nan(callbacks: Any) -> bool:

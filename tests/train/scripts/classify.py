@@ -6,6 +6,7 @@ Several kinds are trained one after the other, each from the same seed.
 import argparse
 import os
 import signal
+import time
 
 import keras
 import numpy as np
@@ -17,6 +18,7 @@ parser.add_argument("--samples", type=int, default=2000)
 parser.add_argument("--optimizer", default="adam")
 parser.add_argument("--rate", type=float, help="train by SGD with momentum at this rate")
 parser.add_argument("--half-life", type=float, help="updates in which that rate falls by half")
+parser.add_argument("--falling", action="store_true", help="callbacks lower the rate by epochs")
 parser.add_argument("--kind", nargs="+", default=["plain"])
 parser.add_argument("--fits", type=int, default=1)
 parser.add_argument("--validate", action="store_true")
@@ -38,6 +40,21 @@ class EndAll(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if self.epoch == 1 and batch == args.end_all_at:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Counting(keras.callbacks.Callback):
+    """Counts the epochs that begin, and takes their time."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.begun, self.since = self.begun + 1, time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        assert self.begun == epoch + 1
+        assert 0 <= time.perf_counter() - self.since < 60
 
 
 def made_data(path):
@@ -67,6 +84,9 @@ def train(kind, path):
     if kind == "two-inputs":
         x = {"a": x[:, :6], "b": x[:, 6:]}
     extra = {"verbose": 2, "callbacks": [] if args.end_all_at is None else [EndAll()]}
+    if args.falling:
+        falls = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.8 * rate)
+        extra["callbacks"] += [falls, Counting()]
     if args.log is not None:
         extra["callbacks"].append(keras.callbacks.CSVLogger(args.log))
     if kind == "tf-data":
