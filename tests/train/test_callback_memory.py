@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import keras
 import numpy as np
 
 from matex import keras_hooks
+from matex.fitting.clock_readings import ClockReadings
 
 callbacks = keras.callbacks
 
@@ -52,3 +55,28 @@ def test_callbacks_that_have_changed_begin_anew() -> None:
     keras_hooks.restore_callback_state(other, memory)
     keras_hooks.restore_callback_state(made(), {})
     assert other[1].wait == 0
+
+
+def test_what_a_clock_has_shown_meanwhile_may_be_kept() -> None:
+    """Of an epoch that begins again, a callback counts no second one, and takes the new time."""
+
+    class Timed(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count, self.rate = 0, 1.0
+            self.began, self.ticks = 0.0, 0.0
+
+        def begin(self) -> None:
+            self.count, self.rate = self.count + 1, self.rate / 2
+            self.began, self.ticks = time.time(), time.perf_counter()
+
+    first, again = Timed(), Timed()
+    first.begin()
+    memory = keras_hooks.callback_state([first])
+    keras_hooks.restore_callback_state([again], memory)
+    readings = ClockReadings()
+    again.begin()
+    now = again.began, again.ticks
+    keras_hooks.restore_callback_state([again], memory, keeping=readings.include)
+    assert (again.count, again.rate) == (1, 0.5)
+    assert (again.began, again.ticks) == now

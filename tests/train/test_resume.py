@@ -12,7 +12,7 @@ from checkpoints.fence import FENCE
 from tests import slow
 from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
 
-ARGUMENTS = ["--epochs", "3", "--optimizer", "sgd", "--validate"]
+ARGUMENTS = ["--epochs", "3", "--optimizer", "sgd", "--validate", "--falling"]
 SAMPLES, BATCH, EVERY = 2000, 128, 5
 
 
