@@ -23,7 +23,12 @@ class Start(NamedTuple):
     @property
     def seconds(self) -> float:
         """Seconds from its first event to its last; 0 without events."""
-        return self.events[-1]["time_s"] - self.events[0]["time_s"] if self.events else 0.0
+        return self.ended - self.events[0]["time_s"] if self.events else 0.0
+
+    @property
+    def ended(self) -> float:
+        """Unix time of its last event, seconds; 0 without events."""
+        return float(self.events[-1]["time_s"]) if self.events else 0.0
 
 
 def starts_of(events: Iterable[Event]) -> list[Start]:

@@ -78,13 +78,10 @@ def _instant(
 
 def lives(events: Sequence[Event]) -> Iterator[Slice]:
     """The times in which each rank works or waits in reserve, from each start of the ranks on."""
-    starts = starts_of(events)
-    # A start lasts until the next one begins, the last one as long as there are events.
-    begun = [start.begun for start in starts[1:] if start.begun is not None]
-    for start, last in zip(starts, [*begun, *events[-1:]], strict=False):
-        ends = _ends(start.events)
+    for start in starts_of(events):
+        last, ends = start.ended, _ends(start.events)
         for rank, states in _states(start.events).items():
-            until = min(last["time_s"], ends.get(rank, last["time_s"]))
+            until = min(last, ends.get(rank, last))
             following = [time_s for time_s, _ in states[1:]] + [until]
             for (begin, state), end in zip(states, following, strict=True):
                 if begin < (end := min(end, until)):

@@ -42,7 +42,7 @@ def pictures(run: Run) -> dict[str, Picture]:
 
     wanted: dict[str, Drawing] = {
         "loss.png": (5.0, over_time(_loss)),
-        "ranks.png": (1.2 + 0.28 * len(run.lives()), over_time(_ranks)),
+        "ranks.png": (1.2 + 0.28 * len({life.rank for life in run.lives()}), over_time(_ranks)),
         "throughput.png": (4.5, over_time(_throughput)),
     }
     if run.shrinkings():
@@ -111,29 +111,34 @@ def _ranks(run: Run, figure: Any) -> None:
         color = _GREY if life.lost or life.left else _BLUE
         axes.barh(life.rank, life.end - life.begin, left=life.begin, height=0.6, color=color)
     for fault in run.faults:
-        at = fault["time_s"] - run.started
-        axes.plot(at, fault["rank"], marker="x", color=_RED, markersize=7, markeredgewidth=2)
+        at, rank = fault["time_s"] - run.started, fault["rank"]
+        if rank is None:  # all of them
+            axes.axvline(at, color=_RED, linewidth=0.9, linestyle="--")
+            rank = max((life.rank for life in lives), default=0)
+        else:
+            axes.plot(at, rank, marker="x", color=_RED, markersize=7, markeredgewidth=2)
         axes.annotate(
-            fault["kind"], (at, fault["rank"]), xytext=(7, -3), textcoords="offset points",
+            fault["kind"], (at, rank), xytext=(7, -3), textcoords="offset points",
             fontsize=8, color=_RED,
         )  # fmt: skip
-    axes.set_yticks([life.rank for life in lives])
+    axes.set_yticks(sorted({life.rank for life in lives}))
     axes.invert_yaxis()
     axes.set_ylabel("rank")
 
 
 def _throughput(run: Run, figure: Any) -> None:
     above, below = figure.subplots(2, 1, sharex=True)
-    curve = run.throughput()
-    above.plot(curve.seconds, curve.values, color=_BLUE, linewidth=1.0)
+    for curve in run.throughput():
+        above.plot(curve.seconds, curve.values, color=_BLUE, linewidth=1.0)
     above.set_ylabel("samples / s")
     above.set_ylim(bottom=0)
     for name, label, color in (
         ("step_s", "step", _BLUE),
         ("exchange_s", "of it, exchange", _ORANGE),
     ):
-        curve = run.curve(name, scale=1e3)
-        below.plot(curve.seconds, curve.values, color=color, linewidth=1.0, label=label)
+        for number, curve in enumerate(run.curve(name, scale=1e3)):
+            told = label if not number else None
+            below.plot(curve.seconds, curve.values, color=color, linewidth=1.0, label=told)
     below.set_ylabel("ms")
     below.set_ylim(bottom=0)
     _cut_first_steps(run, below)
@@ -145,11 +150,12 @@ def _throughput(run: Run, figure: Any) -> None:
 def _cut_first_steps(run: Run, axes: Any) -> None:
     """Leave first steps, which include tracing, out of the scale; note that if they exceed it."""
     usual = run.usual("step_s", scale=1e3)
-    curve = run.curve("step_s", scale=1e3)
-    if usual is None or usual <= 0 or max(curve.values) <= 1.2 * usual:
+    curves = run.curve("step_s", scale=1e3)
+    points = [point for curve in curves for point in zip(curve.values, curve.seconds, strict=True)]
+    if usual is None or usual <= 0 or max(points)[0] <= 1.2 * usual:
         return
     axes.set_ylim(top=1.2 * usual)
-    most, at = max(zip(curve.values, curve.seconds, strict=True))
+    most, at = max(points)
     axes.annotate(
         f"first steps, up to {most:.4g} ms", (at, 1), xycoords=("data", "axes fraction"),
         xytext=(6, -4), textcoords="offset points", va="top", fontsize=8,
@@ -176,8 +182,9 @@ def _losses(runs: Mapping[str, Run], figure: Any) -> None:
 def _throughputs(runs: Mapping[str, Run], figure: Any) -> None:
     axes = figure.subplots()
     for (name, run), color in zip(runs.items(), itertools.cycle(_COLORS), strict=False):
-        curve = run.throughput()
-        axes.plot(curve.seconds, curve.values, color=color, linewidth=1.0, label=name)
+        for number, curve in enumerate(run.throughput()):
+            told = name if not number else None
+            axes.plot(curve.seconds, curve.values, color=color, linewidth=1.0, label=told)
     axes.set_ylabel("samples / s")
     axes.set_xlabel("seconds")
     axes.set_ylim(bottom=0)
@@ -206,7 +213,12 @@ def _mark_faults(run: Run, axes: Any, *, named: bool = False) -> None:
         axes.axvline(at, color=_RED, linewidth=0.9, linestyle="--")
         if named:
             axes.annotate(
-                f"{fault['kind']} {fault['rank']}", (at, 1), xycoords=("data", "axes fraction"),
+                _named(fault), (at, 1), xycoords=("data", "axes fraction"),
                 xytext=(3, -4), textcoords="offset points", rotation=90, va="top",
                 fontsize=8, color=_RED,
             )  # fmt: skip
+
+
+def _named(fault: Mapping[str, Any]) -> str:
+    """Kind of *fault* and its rank, if it was one rank's."""
+    return fault["kind"] if fault["rank"] is None else f"{fault['kind']} {fault['rank']}"

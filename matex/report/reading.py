@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import fault_records
 from matex.records.losses import ranks_left
 from matex.records.scalars import NOT_METRICS
+from matex.records.starts import Start, starts_of
 from matex.records.summary import SUMMARY
 
 __all__ = ["Curve", "Life", "Run", "read_run"]
@@ -80,10 +82,16 @@ class Run:
                 seen.setdefault((event["step"], event["epoch"]), numbers)
         return list(seen.values())
 
-    def curve(self, name: str, *, scale: float = 1.0) -> Curve:
-        """A field of the progress notes over time."""
-        notes = [e for e in self.events if e["event"] == "progress" and e.get(name) is not None]
-        return Curve([e["time_s"] - self.started for e in notes], [scale * e[name] for e in notes])
+    def curve(self, name: str, *, scale: float = 1.0) -> list[Curve]:
+        """A field of the progress notes over time, a curve for each start."""
+        found = []
+        for start in self._starts:
+            notes = [
+                e for e in start.events if e["event"] == "progress" and e.get(name) is not None
+            ]
+            seconds = [note["time_s"] - self.started for note in notes]
+            found.append(Curve(seconds, [scale * note[name] for note in notes]))
+        return found
 
     def curves(self, name: str) -> list[Curve]:
         """A field of the progress notes, over time: one curve per epoch."""
@@ -115,28 +123,42 @@ class Run:
         ]
         return scale * max(values) if values else None
 
-    def throughput(self) -> Curve:
-        """Samples per second between successive progress notes."""
-        notes = [e for e in self.events if e["event"] == "progress"]
-        pairs = [
-            (a, b)
-            for a, b in itertools.pairwise(notes)
-            if b["time_s"] > a["time_s"] and b["samples"] >= a["samples"]  # else a later start
-        ]
-        return Curve(
-            [b["time_s"] - self.started for _, b in pairs],
-            [(b["samples"] - a["samples"]) / (b["time_s"] - a["time_s"]) for a, b in pairs],
-        )
+    def throughput(self) -> list[Curve]:
+        """Samples per second between successive progress notes, a curve for each start."""
+        found = []
+        for start in self._starts:
+            notes = [event for event in start.events if event["event"] == "progress"]
+            pairs = [
+                (a, b)
+                for a, b in itertools.pairwise(notes)
+                if b["time_s"] > a["time_s"] and b["samples"] >= a["samples"]
+            ]
+            found.append(
+                Curve(
+                    [b["time_s"] - self.started for _, b in pairs],
+                    [(b["samples"] - a["samples"]) / (b["time_s"] - a["time_s"]) for a, b in pairs],
+                )
+            )
+        return found
 
     def world_size(self) -> Curve:
-        """Number of ranks from each change on; the last point is the end."""
-        points = [(0.0, e["world_size"]) for e in self.events if e["event"] == "start"][:1]
-        known: set[int] = set()
-        for event in self.events:
-            if event["event"] in ("recovered", "joined") and event["generation"] not in known:
-                known.add(event["generation"])
-                points.append((event["time_s"] - self.started, event["world_size_after"]))
-        points.append((self.ended, points[-1][1] if points else 0))
+        """Number of ranks from each change on, 0 between two starts; the last point is the end."""
+        points: list[tuple[float, int]] = []
+        known: set[tuple[int, int]] = set()
+        for number, start in enumerate(self._starts):
+            if number:
+                points.append((points[-1][0], 0))
+            for event in start.events:
+                at = event["time_s"] - self.started
+                if event["event"] == "start" and (number, 0) not in known:
+                    known.add((number, 0))
+                    points.append((at if number else 0.0, event["world_size"]))
+                if event["event"] not in ("recovered", "joined"):
+                    continue
+                if (number, event["generation"]) not in known:
+                    known.add((number, event["generation"]))
+                    points.append((at, event["world_size_after"]))
+            points.append((start.ended - self.started, points[-1][1] if points else 0))
         return Curve([t for t, _ in points], [n for _, n in points])
 
     def shrinkings(self) -> list[Event]:
@@ -164,27 +186,39 @@ class Run:
         }
 
     def lives(self) -> list[Life]:
-        """Each rank's part in the run, in order of ranks."""
-        losses: dict[int, float] = {}
+        """Each rank's part in the run, in order of ranks; one that starts again has several."""
         left = {record["rank"] for record in ranks_left(self.events)}
-        for event in self.events:
-            if event["event"] == "recovered":
-                for rank in event["lost"]:
-                    losses.setdefault(rank, event["detect_time_s"])
-            if event["event"] == "fault" and event["lethal"]:
-                losses[event["rank"]] = event["time_s"]
-        return [
-            Life(
-                rank=start["rank"],
-                begin=start["time_s"] - self.started,
-                end=losses[start["rank"]] - self.started if start["rank"] in losses else self.ended,
-                lost=start["rank"] in losses and start["rank"] not in left,
-                left=start["rank"] in left,
-            )
-            for start in sorted(
-                (e for e in self.events if e["event"] == "start"), key=lambda e: int(e["rank"])
-            )
-        ]
+        found: list[Life] = []
+        for start in self._starts:
+            losses = _losses_in(start.events)
+            found += [
+                Life(
+                    rank=begun["rank"],
+                    begin=begun["time_s"] - self.started,
+                    end=losses.get(begun["rank"], start.ended) - self.started,
+                    lost=begun["rank"] in losses and begun["rank"] not in left,
+                    left=begun["rank"] in left,
+                )
+                for begun in start.events
+                if begun["event"] == "start"
+            ]
+        return sorted(found, key=lambda life: life.rank)
+
+    @property
+    def _starts(self) -> list[Start]:
+        return [start for start in starts_of(self.events) if start.events]
+
+
+def _losses_in(events: Sequence[Event]) -> dict[int, float]:
+    """Lost rank → Unix time of its loss, seconds."""
+    losses: dict[int, float] = {}
+    for event in events:
+        if event["event"] == "recovered":
+            for rank in event["lost"]:
+                losses.setdefault(rank, event["detect_time_s"])
+        if event["event"] == "fault" and event["lethal"]:
+            losses[event["rank"]] = event["time_s"]
+    return losses
 
 
 def read_run(directory: Path) -> Run:

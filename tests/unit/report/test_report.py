@@ -75,12 +75,37 @@ def run(tmp_path: Path) -> Run:
 
 def test_curves_over_time(run: Run) -> None:
     assert run.world_size() == ([0.0, 2.5, 4.0], [3, 2, 2])
-    assert run.curve("loss") == ([1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 1 / 3, 0.25])
-    assert run.throughput() == ([2.0, 3.0, 4.0], [640.0] * 3)
+    assert run.curve("loss") == [([1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 1 / 3, 0.25])]
+    assert run.throughput() == [([2.0, 3.0, 4.0], [640.0] * 3)]
     assert run.epochs() == [{"loss": 0.250001}]
     assert [(life.rank, life.end, life.lost) for life in run.lives()] == [
         (0, 4.0, False), (1, 2.0, True), (2, 4.0, False)
     ]  # fmt: skip
+
+
+def test_a_run_that_starts_again_has_gaps(tmp_path: Path) -> None:
+    """Rank 1 dies in the first start, after 4 s all of them, and all three work in the second."""
+    directory = make(tmp_path / "out", faulty=True)
+    more = [event(5.0, -1, "restart", number=1, step=40, reason="gone", ranks=3)]
+    for made in events(faulty=False):
+        moved = {"time_s": made["time_s"] + 6}
+        more.append({**made, **moved, **({"step": made["step"] + 40} if "step" in made else {})})
+    with (directory / "events.jsonl").open("a") as file:
+        file.writelines(json.dumps(made) + "\n" for made in more)
+    run = read_run(directory)
+    assert run.world_size() == (
+        [0.0, 2.5, 4.0, 4.0, 6.0, 10.0], [3, 2, 2, 0, 3, 3],
+    )  # fmt: skip
+    assert [curve.seconds for curve in run.throughput()] == [[2.0, 3.0, 4.0], [8.0, 9.0, 10.0]]
+    lives = [(life.rank, round(life.begin, 3), life.end, life.lost) for life in run.lives()]
+    assert lives == [
+        (0, 0.0, 4.0, False), (0, 6.0, 10.0, False), (1, 0.01, 2.0, True),
+        (1, 6.01, 10.0, False), (2, 0.02, 4.0, False), (2, 6.02, 10.0, False),
+    ]  # fmt: skip
+    assert [fault["rank"] for fault in run.faults] == [1, None]
+    if importlib.util.find_spec("matplotlib") is not None:
+        pictures = importlib.import_module("matex.report.plots").pictures
+        assert set(pictures(run)) >= {"loss.png", "ranks.png"}
 
 
 class Page(HTMLParser):

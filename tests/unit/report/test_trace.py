@@ -113,6 +113,7 @@ def test_a_replay_that_a_second_death_ends_ends_there() -> None:
 def test_a_restart_goes_on_in_the_same_tracks() -> None:
     events = [
         *starts(0.0, "ab"),
+        event(0.75, 0, "epoch", epoch=0, step=6),
         event(1.0, -1, "restart", number=1, step=7, reason="gone", ranks=1),
         *starts(2.0, "b"),
         event(3.0, 0, "failed", reason="no"),
@@ -120,7 +121,7 @@ def test_a_restart_goes_on_in_the_same_tracks() -> None:
     content = trace(events, parts(r0=[step(6, 0.5), step(6, 2.5)], r1=[step(6, 0.5)]))
     check_format(content)
     life = tracks(content, "rank 0 (b)")["life"]
-    assert life == [("working", 0, S), ("working", 2 * S, S)]
+    assert life == [("working", 0, 3 * S // 4), ("working", 2 * S, S)]
     steps = [one for one in tracks(content, "rank 0 (b)")["training"] if one[0] == "step"]
     assert steps == [("step", S // 2, S // 10), ("step", 2 * S + S // 2, S // 10)]
     (restart,) = (m for m in tracks_of(content)["the run", "life"] if m["name"] == "restart")
