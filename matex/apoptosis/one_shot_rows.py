@@ -33,18 +33,20 @@ def rows_of(path: Path, model: Any) -> tuple[Any, Any]:
     inputs, ends = functional.inputs, list(functional.output_names)
     x: Any
     y: Any
+    names = [keras_hooks.input_name(tensor) for tensor in inputs]
+    pair = next((pair for pair in _NAMES if pair[0] in found), None)
     if len(inputs) > 1:
-        names = [keras_hooks.input_name(tensor) for tensor in inputs]
         x = _named(path, found, names, "inputs")
         y = next((found[name] for _, name in _NAMES if name in found), None)
+    elif pair is not None:
+        x, y, names = found[pair[0]], found.get(pair[1]), [pair[0]]
+    elif names[0] in found:
+        x, y = found[names[0]], found.get(ends[0]) if len(ends) == 1 else None
     else:
-        pair = next((pair for pair in _NAMES if pair[0] in found), None)
-        if pair is None:
-            raise InputError(
-                f"{path} must hold x_train and y_train, or x and y. Received: {', '.join(found)}"
-            )
-        x, y = found[pair[0]], found.get(pair[1])
-        names = [pair[0]]
+        raise InputError(
+            f"{path} must hold x_train and y_train, x and y, or {names[0]}, as the model's input "
+            f"is named. Received: {', '.join(found)}"
+        )
     if model.compiled and len(ends) > 1 and (y is not None or not found.keys().isdisjoint(ends)):
         y = list(_named(path, found, ends, "outputs").values())
     for name, tensor in zip(names, inputs, strict=True):

@@ -24,7 +24,7 @@ _NEWS = 100
 # Samples per second are averaged over this many seconds.
 _WINDOW_S = 10.0
 # Each of these events comes from several ranks, and says the same.
-_ONCE = ("recovered", "joined", "resumed")
+_ONCE = ("recovered", "joined", "resumed", "apoptosis")
 _NOT_METRICS = frozenset({"time_s", "rank", "event", "epoch", "step"})
 _ENDS = {
     "finished": RankState.FINISHED,
@@ -112,7 +112,7 @@ class RunView:
         elif name in AGAIN:
             self._start_again()
         if name in _ONCE:
-            key = (self.starts, name, event.get("generation"))
+            key = (self.starts, name, event.get("generation", event.get("step")))
             if key in self._told:
                 return
             self._told.add(key)

@@ -122,7 +122,7 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
         ([model, "--data", data, "--ratio", "0.5", "--samples", "0"], "samples must be"),
         ([model, "--data", str(folder / "flat.h5"), "--ratio", "0.5"], "shape (8, 8, 1)"),
         ([model, "--data", str(folder / "nan.h5"), "--ratio", "0.5"], "in 1 of 3 rows of x"),
-        ([model, "--data", str(folder / "z.h5"), "--ratio", "0.5"], "x and y. Received: z"),
+        ([model, "--data", str(folder / "z.h5"), "--ratio", "0.5"], "is named. Received: z"),
         ([model, "--data", str(folder / "wide.h5"), "--ratio", "0.5"], "y of the shape (3,) a row"),
         ([str(folder / "nan.keras"), "--data", data, "--ratio", "0.5"], "infinity in a/kernel"),
         ([str(folder / "two.keras"), "--data", data, "--ratio", "0.5"], "hold left, right"),
@@ -171,7 +171,7 @@ def test_a_loss_of_several_outputs_takes_rows_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keras.utils.set_random_seed(1)
-    inputs = keras.Input((6,))
+    inputs = keras.Input((6,), name="row")
     shared = layers.Dense(40, "relu")(inputs)
     outputs = [layers.Dense(1, "sigmoid", name="kind")(shared), layers.Dense(2, name="at")(shared)]
     model = keras.Model(inputs, outputs)
@@ -186,6 +186,10 @@ def test_a_loss_of_several_outputs_takes_rows_by_name(
     command = ["prune", str(tmp_path / "m.keras"), "--ratio", "0.3", "--data"]
     assert main([*command, str(tmp_path / "d.h5")]) == 0
     loss = model.evaluate(x[1::2], [kind[1::2], at[1::2]], verbose=0, return_dict=True)["loss"]
+    assert f"loss {loss:.4f} -> " in capsys.readouterr().out
+    with h5py.File(tmp_path / "named.h5", "w") as file:
+        file["row"], file["kind"], file["at"] = x, kind, at
+    assert main([*command, str(tmp_path / "named.h5"), "--force"]) == 0
     assert f"loss {loss:.4f} -> " in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main([*command, str(tmp_path / "y.h5"), "--force"])

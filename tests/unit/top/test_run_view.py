@@ -117,6 +117,18 @@ def test_all_ranks_are_started_again() -> None:
     ]
 
 
+def test_each_rank_tells_of_an_event_of_apoptosis_which_is_said_once() -> None:
+    sizes = {"parameters_before": 12000, "parameters": 9000, "changes": []}
+    told = [
+        event(at_s, rank, "apoptosis", step=int(at_s), epoch=int(at_s), **sizes)
+        for at_s in (2.0, 3.0)
+        for rank in (0, 1)
+    ]
+    said = texts(view_of([*starts(2), *told]))
+    assert ["after epoch 2" in said[-2], "after epoch 3" in said[-1]] == [True, True]
+    assert len(said) == len(texts(view_of(starts(2)))) + 2
+
+
 def test_ranks_that_no_launcher_announces_are_started_again() -> None:
     view = view_of([*starts(3), event(2.0, 0, "finished", reason=None), *starts(2, at_s=3.0)])
     assert states(view) == {0: "training", 1: "training"}
