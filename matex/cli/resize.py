@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ __all__ = ["add_command"]
 
 _LOOK_S = 0.1
 _WAIT_S = 120.0
+# A launcher that starts all ranks again takes less.
+_GONE_S = 10.0
 
 
 def add_command(commands: Any) -> None:
@@ -93,13 +96,15 @@ def _asked(directory: Path, ranks: int, host: str, *, timeout_s: float) -> dict[
     """Event that answers the request; None if it does not come.
 
     Raises:
-        InputError: no run is training, or it has another request.
+        InputError: no run is training, its processes have ended, or it has another request.
         OSError: the directory cannot be written.
     """
     from matex.records.events import EVENTS
     from matex.records.resize_request import RESIZE, Request, write_request
     from matex.records.summary import SUMMARY
     from matex.top.event_tail import EventTail
+    from matex.top.processes import look, none_left
+    from matex.top.run_view import view_of
 
     events = directory / EVENTS
     if not events.is_file() or (directory / SUMMARY).exists():
@@ -108,15 +113,27 @@ def _asked(directory: Path, ranks: int, host: str, *, timeout_s: float) -> dict[
             f"the report directory of a run that trains is wanted. Received: {has} in {directory}"
         )
     tail = EventTail(events)
-    tail.read()
+    view = view_of(tail.read().events)
     request = Request(time.time_ns(), ranks, host)
     write_request(directory, request)
-    limit = time.monotonic() + timeout_s
+    seen = time.monotonic()
+    limit = seen + timeout_s
     while True:
-        is_late = time.monotonic() > limit
+        now = time.monotonic()
+        is_late = now > limit
         for event in tail.read().events:
+            view.hear(event)
             if event["event"] == "resize" and event["number"] == request.number:
                 return event
+        views = list(view.ranks.values())
+        if not none_left(views, look(views, socket.gethostname())):
+            seen = now
+        elif now > seen + _GONE_S:
+            (directory / RESIZE).unlink(missing_ok=True)
+            raise InputError(
+                "the report directory of a run that trains is wanted. Received: one in "
+                f"{directory} of which no process is left on this host"
+            )
         if is_late or (directory / SUMMARY).exists():
             (directory / RESIZE).unlink(missing_ok=True)
             return None

@@ -9,7 +9,7 @@ import psutil
 
 from matex.top.rank_view import RankView
 
-__all__ = ["Processes", "look"]
+__all__ = ["Processes", "look", "none_left"]
 
 # Clocks of a system are read in ticks.
 _TICK_S = 1.0
@@ -48,3 +48,9 @@ def look(ranks: Iterable[RankView], host: str) -> Processes:
         except psutil.AccessDenied:  # another user's: the value that its rank reports has to do
             continue
     return Processes(memory=memory, gone=frozenset(gone))
+
+
+def none_left(ranks: Iterable[RankView], processes: Processes) -> bool:
+    """Whether all *ranks* that should live are on this host, and have ended."""
+    living = {view.rank for view in ranks if view.state.lives}
+    return bool(living) and living <= processes.gone

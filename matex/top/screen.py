@@ -13,7 +13,7 @@ from rich.text import Text
 
 from matex.records.event_shape import is_number
 from matex.top.curve_table import curve_table
-from matex.top.processes import Processes
+from matex.top.processes import Processes, none_left
 from matex.top.quantities import duration, milliseconds
 from matex.top.rank_table import chosen, left_out, rank_table
 from matex.top.rank_view import RankState, RankView, slowest
@@ -96,7 +96,9 @@ def screen(
 def _facts(view: RunView, around: Surroundings) -> list[tuple[str, str]]:
     summary = _numbers(around.summary) if view.is_over else {}
     size = f"{view.world_size} of {view.wanted_size} rank{'s' * (view.wanted_size != 1)}"
-    run = view.status + (f" with {size}" if view.ranks else "")
+    is_gone = not view.is_over and none_left(view.ranks.values(), around.processes)
+    run = "gone" if is_gone else view.status
+    run += f" with {size}" if view.ranks and not is_gone else ""
     if view.newest_s is not None:
         seconds = view.seconds_until(view.newest_s if view.is_over else around.now_s)
         seconds = summary.get("wall_s", seconds)
@@ -160,8 +162,7 @@ def _notes(view: RunView, around: Surroundings) -> list[Text]:
         if last is not None:
             computes = f"which computes {milliseconds(last.busy_s)} ms a step"
             notes.append(_line(f"the others wait for rank {last.rank}, {computes}"))
-        living = {rank for rank, v in view.ranks.items() if v.state.lives}
-        if living and living <= around.processes.gone:
+        if none_left(view.ranks.values(), around.processes):
             notes.append(_line("none of its processes is left on this host", "red"))
     dead = [v for v in view.ranks.values() if v.state is RankState.DEAD and v.why]
     notes += [_line(f"rank {v.rank} died: {v.why}", "red") for v in dead[-_LEAST_RANKS:]]

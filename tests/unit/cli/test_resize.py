@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import matex.cli.resize
 from matex.cli import main
 
 
@@ -35,6 +41,20 @@ def test_at_least_one_rank_stays(
 ) -> None:
     line = refused(capsys, "resize", str(tmp_path), "--", number)
     assert f"N must be at least 1. Received: {number}" in line
+
+
+def test_nobody_is_waited_for_when_no_process_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matex.cli.resize, "_GONE_S", 0.0)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    start = {"time_s": time.time(), "rank": 0, "event": "start", "world_size": 1}
+    start |= {"host": socket.gethostname(), "pid": ended.pid}
+    (tmp_path / "events.jsonl").write_text(json.dumps(start) + "\n")
+    line = refused(capsys, "resize", str(tmp_path), "2")
+    assert f"one in {tmp_path} of which no process is left on this host" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]
 
 
 def test_a_request_without_an_answer_is_taken_back(
