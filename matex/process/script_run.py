@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import ft
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.config import Config
+from matex.data.reading_errors import data_error_in
 from matex.errors import DataError, MatexError, ToldToLeave
 from matex.process.bootstrap import error_of_graphs, start_rank
 from matex.process.program import file_of, run_program
@@ -48,9 +49,10 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
             adapter.finish()
             return 0
         except DataError as error:
-            _print_line(str(error))  # of this rank alone, which the others go on without
-            ft.fail_stop(str(error), error=error)
-        except error_of_graphs():
+            _end_by(error)
+        except error_of_graphs() as error:
+            if (unread := data_error_in(error)) is not None:
+                _end_by(unread)
             # An average in a graph of the script's own failed: on every rank alike.
             if adapter.replicated.error is None:
                 raise
@@ -61,6 +63,12 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
         return 0
     adapter.finish()
     return 1 if adapter.run.outcome.lost_strictly else 0
+
+
+def _end_by(error: DataError) -> NoReturn:
+    """End this rank alone, which the others go on without."""
+    _print_line(str(error))
+    ft.fail_stop(str(error), error=error)
 
 
 def _failed(adapter: KerasAdapter, error: MatexError) -> int:

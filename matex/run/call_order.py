@@ -13,6 +13,7 @@ import numpy as np
 import ft
 from ft.error_text import in_one_line
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
+from matex.data.reading_errors import data_error_in
 from matex.errors import InputError, MatexError
 from matex.records.tracebacks import shorten
 
@@ -101,6 +102,7 @@ class CallOrder:
 
 def _end_by(error: BaseException) -> NoReturn:
     """End this rank as if the script did not catch *error*; local."""
+    error = data_error_in(error) or error
     if isinstance(error, MatexError):
         print(error, file=sys.stderr)
         ft.fail_stop(str(error), error=error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import tensorflow as tf
 from matex import data
 from matex.data.convert import convert
 from matex.data.crc32c import masked_crc32c
+from matex.data.reading_errors import data_error_in
 from matex.errors import DataError, InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 10, 14, 3), np.uint8)
@@ -87,6 +89,11 @@ def test_a_bad_image_names_file_and_row(case: str, tmp_path: Path) -> None:
         opened.x[4:8]
     assert f"{path} (row 5)" in str(caught.value)
     assert "\n" not in str(caught.value)
+    with pytest.raises(tf.errors.InvalidArgumentError) as of_pipeline:
+        list(data.as_dataset(opened.x, batch_size=4, shuffle=1))
+    found = data_error_in(of_pipeline.value)
+    assert f"{path} (row 5)" in str(found) and re.search(message, str(found))
+    assert data_error_in(ValueError("of another kind")) is None
 
 
 def bmp(bits: int, pixels: bytes, *, height: int = 2, packing: int = 0) -> bytes:
