@@ -7,7 +7,7 @@ appending, so lines of several ranks do not mix on a POSIX file system.
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from matex.records.event_shape import is_event
+from matex.records.json_text import to_json
 from matex.records.line_file import LineFile, read_lines
 
 __all__ = [
     "EVENTS",
     "Event",
     "EventLog",
+    "as_written",
     "give_room",
     "has_room",
     "keep_room",
@@ -106,12 +108,22 @@ def read_events(path: Path) -> list[Event]:
     An unfinished last line, parts of lines for which a disk had no room, and what is no event are
     left out.
     """
-    return sorted(filter(is_event, read_lines(path)), key=_time_of)
+    return sorted(map(as_written, filter(is_event, read_lines(path))), key=_time_of)
+
+
+def as_written(event: Event) -> Event:
+    """*event* from a file as it was given to be written: with NaN for metrics that are null."""
+    if event["event"] != "epoch" or None not in event.values():
+        return event
+    return {name: math.nan if value is None else value for name, value in event.items()}
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write *content* atomically: a reader sees the whole file or none."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
+    """Write *content* atomically: a reader sees the whole file or none.
+
+    Numbers that are not finite become null.
+    """
+    write_text(path, to_json(content, indent=2) + "\n")
 
 
 def write_text(path: Path, content: str | bytes) -> None:

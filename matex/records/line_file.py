@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from matex.records.json_text import to_json
+
 __all__ = ["LineFile", "read_lines"]
 
 
@@ -55,7 +57,7 @@ class LineFile:
         Raises:
             OSError: not all lines were written; readers ignore the partial ones.
         """
-        lines = "".join(json.dumps(record) + "\n" for record in records)
+        lines = "".join(to_json(record) + "\n" for record in records)
         # A full disk may have taken a part of a line, which no reader understands.
         content = ("\n" * self._torn + lines).encode()
         written = os.write(self._file, content)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matex.records.event_shape import is_event
-from matex.records.events import Event
+from matex.records.events import Event, as_written
 
 __all__ = ["Arrived", "EventTail"]
 
@@ -72,4 +72,4 @@ def _events_in(content: bytes) -> Iterator[Event]:
         except ValueError:
             continue
         if is_event(event):
-            yield event
+            yield as_written(event)
