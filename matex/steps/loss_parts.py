@@ -13,7 +13,7 @@ __all__ = ["LossParts"]
 
 
 class LossParts:
-    """How the losses of one model's step are divided; its first trace finds it for later ones.
+    """Division of the losses of one model's step; its first trace determines it for later ones.
 
     A graph for a known number of rows does not tell a sum from a mean that divides by that number.
     """

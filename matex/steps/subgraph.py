@@ -243,7 +243,7 @@ def _computed(
 
 
 def _number(tensor: Any, arguments: Sequence[Any]) -> int | None:
-    """Which of *arguments* is *tensor*; None if it is none of them."""
+    """Place of *tensor* among *arguments*; None if it is none of them."""
     return next((n for n, argument in enumerate(arguments) if argument is tensor), None)
 
 

@@ -58,7 +58,7 @@ def test_callbacks_that_have_changed_begin_anew() -> None:
 
 
 def test_what_a_clock_has_shown_meanwhile_may_be_kept() -> None:
-    """Of an epoch that begins again, a callback counts no second one, and takes the new time."""
+    """A callback counts no second epoch where one begins again, and takes the new time."""
 
     class Timed(keras.callbacks.Callback):
         def __init__(self) -> None:
