@@ -141,11 +141,8 @@ class SharedPrediction:
         if hi - lo > 1 and self.num_batches != 1:  # else there is nothing to share
             reason = self._in_graph()
             unused = {id(state) for state in self._idle.states}
-            changed = any(
-                not np.array_equal(variable.numpy(), value)
-                for variable, value in zip(changing, before, strict=True)
-                if id(variable) not in unused
-            )
+            pairs = [p for p in zip(changing, before, strict=True) if id(p[0]) not in unused]
+            changed = any(not np.array_equal(now.numpy(), value) for now, value in pairs)
             if changed or generators.moved(eager=self._model.run_eagerly):
                 reason = _EFFECT
             if not reason:
