@@ -10,7 +10,7 @@ from matex.files import real
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView, missing
 
-__all__ = ["bring", "copied", "hold", "release", "see_real"]
+__all__ = ["bring", "copied", "hold", "keep_whole", "release", "see_real"]
 
 _SMALL = 1 << 20  # bytes; larger files are kept open under a new name rather than copied
 
@@ -54,6 +54,16 @@ def hold(view: FileView, path: str, there: str) -> bool:
     release(view, path)
     view.held[path] = descriptor
     return True
+
+
+def keep_whole(view: FileView, path: str) -> None:
+    """Copy *path* into this rank's own tree, if it is only kept open there.
+
+    HDF5 asks for the real name of what it opens, and a file that was removed meanwhile has none.
+    """
+    if path in view.held:
+        real.replace(copied(view, path), view.own_place(path))
+        release(view, path)
 
 
 def see_real(view: FileView, path: str) -> None:

@@ -12,6 +12,7 @@ import h5py
 
 from matex.files import databases
 from matex.files.asking import placed
+from matex.files.held_files import keep_whole
 from matex.files.interface import Files
 from matex.files.ledger import Change
 from matex.files.view import missing
@@ -42,6 +43,7 @@ def _in_h5py(files: Files) -> None:
             return
 
         def opened(place: str) -> None:
+            keep_whole(view, path)
             original(self, name if place == path else place, mode, *args, **kwargs)
 
         if mode == "r":

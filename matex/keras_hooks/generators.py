@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -161,11 +162,11 @@ class IdleDraws:
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
         """Context of the step's trace, whose draws are noted and advance no generator."""
-        original = SeedGenerator.next
+        original, tracing = SeedGenerator.next, threading.get_ident()
         self._draws = {}
 
         def next_of(generator: SeedGenerator, ordered: bool = True) -> Any:
-            if not ordered:
+            if not ordered or threading.get_ident() != tracing:  # one that makes batches
                 return original(generator, ordered)
             _, before = self._draws.get(id(generator), (generator, 0))
             self._draws[id(generator)] = generator, before + 1

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from matex.files import changes
-from matex.files.held_files import hold
+from matex.files.held_files import hold, keep_whole
 from matex.files.ledger import Ledger
 from matex.files.publish import publish, publish_open
 from matex.files.scratch import Scratch
@@ -315,6 +316,26 @@ def test_large_files_are_renamed_without_a_copy(tmp_path: Path, scratches: list[
     publish(other)
     assert (root / "moved").stat().st_size == 2 << 20
     assert not (root / "large").exists()
+
+
+def test_a_file_that_is_only_held_gets_a_name_for_hdf5(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    path = root / "model.weights.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = [1, 2, 3]
+    _, other = two_ranks(tmp_path, scratches)
+    assert hold(other, str(path), str(path))
+    path.unlink()
+    place = other.found(str(path))
+    assert place is not None
+    with pytest.raises(OSError, match="real path"):
+        h5py.File(place)
+    keep_whole(other, str(path))
+    with h5py.File(place) as file:
+        assert file["x"][:].tolist() == [1, 2, 3]
+    assert str(path) not in other.held
 
 
 def test_links_of_this_rank_lead_to_its_own_files(tmp_path: Path, scratches: list[Scratch]) -> None:
