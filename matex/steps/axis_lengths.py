@@ -73,8 +73,9 @@ def followed(
     first, second = found
     if first is None or second is None:
         return None
-    places: dict[tuple[int | None, int | None], Axis] = {}
-    places = {(lengths[0][place], lengths[1][place]): place for place in reversed(lengths[0])}
+    places: dict[tuple[int | None, int | None], Axis] = {
+        (lengths[0][place], lengths[1][place]): place for place in reversed(lengths[0])
+    }
     sizes: list[int | Axis] = []
     for given, *both in zip(known, first, second, strict=True):
         size = places.get((both[0], both[1])) if given is None else given
