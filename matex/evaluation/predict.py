@@ -185,9 +185,8 @@ class SharedPrediction:
         except NotShareable as reason:
             return str(reason)
         unused = [state.value for state in idle.states]
-        if (
-            drawing(graph) or writes(graph) or uses(graph, unused)
-        ):  # results of another run would differ, as of parts
+        # Results of another run would differ, as of parts.
+        if drawing(graph) or writes(graph) or uses(graph, unused):
             return _EFFECT
         mixing = combined_rows(graph)
         return mixing and f"predict_step combines rows of a batch, by {mixing}"

@@ -117,7 +117,7 @@ class TestStep:
 
     @property
     def draws(self) -> bool:
-        """Whether a step on part of the data should advance seed generators, and does not."""
+        """Whether the step draws random numbers that nothing uses; see :meth:`passed`."""
         return bool(self._idle.states)
 
     def passed(self, batches: int) -> None:

@@ -43,11 +43,14 @@ def _in_h5py(files: Files) -> None:
             return
 
         def opened(place: str) -> None:
-            keep_whole(view, path)
             original(self, name if place == path else place, mode, *args, **kwargs)
 
+        def read(place: str) -> None:
+            keep_whole(view, path)
+            opened(place)
+
         if mode == "r":
-            placed(lambda: view.at(path, opened, undo=lambda _: self.close()), name)
+            placed(lambda: view.at(path, read, undo=lambda _: self.close()), name)
             return
         if mode == "r+" and not view.exists(path):
             raise missing(os.fsdecode(name))

@@ -7,7 +7,8 @@ from typing import Any
 
 __all__ = ["ClockReadings"]
 
-_CLOCKS = (time.time, time.perf_counter, time.monotonic, time.process_time, time.thread_time)
+# Those whose readings are no small numbers, as the state of a callback may be: not processor time.
+_CLOCKS = (time.time, time.perf_counter, time.monotonic)
 
 
 class ClockReadings:

@@ -65,10 +65,12 @@ def test_what_a_clock_has_shown_meanwhile_may_be_kept() -> None:
             super().__init__()
             self.count, self.rate = 0, 1.0
             self.began, self.ticks = 0.0, 0.0
+            self.best = 0.0
 
         def begin(self) -> None:
             self.count, self.rate = self.count + 1, self.rate / 2
             self.began, self.ticks = time.time(), time.perf_counter()
+            self.best = time.process_time()  # no time, but as small a number
 
     first, again = Timed(), Timed()
     first.begin()
@@ -77,6 +79,7 @@ def test_what_a_clock_has_shown_meanwhile_may_be_kept() -> None:
     readings = ClockReadings()
     again.begin()
     now = again.began, again.ticks
+    assert again.best != first.best
     keras_hooks.restore_callback_state([again], memory, keeping=readings.include)
-    assert (again.count, again.rate) == (1, 0.5)
+    assert (again.count, again.rate, again.best) == (1, 0.5, first.best)
     assert (again.began, again.ticks) == now
