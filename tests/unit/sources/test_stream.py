@@ -33,3 +33,15 @@ def test_digest_of_fields_in_another_order() -> None:
 )
 def test_digest_of_other_strings(others: tuple[bytes, ...]) -> None:
     assert of_strings(b"abc", b"def") != of_strings(*others)
+
+
+def test_digest_of_large_batches_that_differ_in_one_value() -> None:
+    same = tf.zeros(3 << 14)
+    other = tf.one_hot(1, 3 << 14)
+    found = []
+    for batches in ([same] * 40, [same] * 20 + [other] * 20):
+        number = 0
+        for batch in batches:
+            number = digest(number, [batch], last=False)
+        found.append(number)
+    assert found[0] != found[1]
