@@ -24,6 +24,8 @@ __all__ = ["NOT_STARTED", "Logs", "all_events", "judge", "last_start", "reason_o
 NOT_STARTED = "the ranks did not start"
 _FINISHED, _FAILED = 0, 1
 _LOG_END = 64 << 10  # bytes
+# Signals by which a program ends through faults of its own; others are sent to it.
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
 
 class Logs:
@@ -78,7 +80,8 @@ def reason_of(report: Path, logs: Logs, *, status: int | None) -> str | None:
     if cause is not None:
         return str(cause)
     if status is not None and status < 0:
-        return f"mpiexec was killed ({signal.Signals(-status).name})"
+        number = signal.Signals(-status)
+        return f"mpiexec {'crashed' if number in _CRASHES else 'was killed'} ({number.name})"
     if any(event["event"] == "start" for event in events):
         return None
     return NOT_STARTED
