@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from matex.cli.values import file_to_write
 from matex.errors import InputError
 
 __all__ = ["add_command"]
@@ -41,20 +42,19 @@ def add_command(commands: Any) -> None:
         "Write a checkpoint's model for plain Keras: OUT is NAME.keras (the model) or "
         "NAME.weights.h5 (its weights, for model.load_weights).",
         "PATH",
-        "OUT",
     )
     archive = action(
         "archive",
         "Write only the weights, float32 as bfloat16, to a checkpoint half as large that no run "
         "continues from.",
         "PATH",
-        "OUT",
     )
     export.add_argument(
         "--allow-lambda", action="append", default=[], metavar="NAME",
         help="let this Lambda layer's code be loaded, and run when the model is used",
     )  # fmt: skip
     for sub in (export, archive):
+        sub.add_argument("out", type=file_to_write, metavar="OUT")
         sub.add_argument("--force", action="store_true", help="replace OUT")
     for sub in made:
         sub.set_defaults(parser=sub, act=_run)

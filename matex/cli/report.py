@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from matex.cli.values import file_to_write
 from matex.errors import InputError
 
 __all__ = ["add_command"]
@@ -23,7 +24,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     parser.add_argument(
         "--index",
-        type=Path,
+        type=file_to_write,
         metavar="FILE",
         help="page of several runs (default: runs.html in this directory)",
     )

@@ -273,6 +273,14 @@ BAD = {
         ["prune", "train.py", "--criterion", "luck"],
         "--criterion must be one of gram, projection, ",
     ),
+    "a file in a directory that is not there": (
+        ["checkpoint", "archive", "ck", "none/small.h5"],
+        "OUT must be in a directory that exists. Received: none/small.h5; make none first",
+    ),
+    "a directory for a file": (
+        ["report", "a", "b", "--index", "."],
+        "--index must be a file. Received: the directory .",
+    ),
     "unknown command": (
         ["rum", "-n", "2"],
         "a Keras script or a command (run, top, resize, drain, report, data, faults, prune, "
