@@ -118,7 +118,7 @@ def _kind_of(leaf: Any, rows: int) -> str:
         return _SCALAR
     if leaf.shape[0] != rows:
         raise NotShareable(
-            f"its arguments have {rows} rows. Received: a tensor of shape {tuple(leaf.shape)}"
+            f"its arguments are no batch: they have {rows} and {leaf.shape[0]} rows"
         )
     return _ROWS
 

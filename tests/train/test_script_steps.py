@@ -31,7 +31,7 @@ ACROSS = {
     "contrast": "does not add up over rows",
     "branch-by-rows": "takes a branch by the values of rows",
     "learned-to-learn": "takes gradients of weights within another tape",
-    "bound-by-other-points": "its arguments have 16 rows. Received: a tensor of shape (5, 6)",
+    "bound-by-other-points": "its arguments are no batch: they have 16 and 5 rows",
     "shape-when-traced": "it cannot be traced",
 }
 KINDS = [*SHARED, *ACROSS]
