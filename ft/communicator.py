@@ -137,11 +137,7 @@ class Communicator:
         return self._membership.hooks
 
     def attach(self, hooks: Hooks) -> None:
-        """Replace the hooks. Local.
-
-        Args:
-            hooks: functions called at each repair from now on.
-        """
+        """Replace the hooks by *hooks*, which are called from now on. Local."""
         self._membership.hooks = hooks
 
     def allreduce(
@@ -282,6 +278,10 @@ class Communicator:
     def fill(self) -> tuple[tuple[int, int], ...]:
         """Let spares take the places of dead ranks: see :meth:`Standby.fill`."""
         return self._standby.fill()
+
+    def change_places(self, *, without: Sequence[int] = (), more: int = 0) -> None:
+        """Change what :meth:`fill` would fill, local: see :meth:`Standby.change_places`."""
+        self._standby.change_places(without=without, more=more)
 
     def call_back(self, *, closing: bool = False) -> None:
         """Make all waiting ranks members again: see :meth:`Standby.call_back`."""

@@ -40,7 +40,7 @@ class Membership:
     """The living ranks, and the view changes after which they go on without dead ranks.
 
     ``handle`` is the communicator of the members, ``whole`` that of members and spares. ``vacant``
-    are ranks that were lost and not replaced, and newcomers for which a place was added.
+    are ranks that were lost and not replaced, and ranks in reserve for which a place was added.
 
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ft import mpi
 from ft.errors import UsageError
@@ -123,6 +123,20 @@ class Standby:
             on_change=lambda recovery: found.extend(recovery.replaced),
         )
         return tuple(found)
+
+    def change_places(self, *, without: Sequence[int] = (), more: int = 0) -> None:
+        """Change the places that :meth:`fill` would fill. Local, equally on all members.
+
+        Args:
+            without: lost ranks whose places stay empty; none by default.
+            more: number of places that are added for ranks in reserve, 0 by default, at most as
+                many as wait.
+        """
+        membership = self._membership
+        left = tuple(rank for rank in membership.vacant if rank not in without)
+        # A place that is added has the number of the first rank that would take it.
+        waiting = [member.rank for member in membership.world.reserve][len(left) :]
+        membership.vacant = (*left, *waiting[:more])
 
     def call_back(self, *, closing: bool = False) -> None:
         """Make all spares members; collective over the members. Local if there is no spare.

@@ -57,8 +57,8 @@ class View:
     Ranks are original ones. ``met`` is the purpose of all working ranks, GO_ON if their purposes
     differ. ``together`` is whether all had completed the same operations. ``done`` is the number of
     operations that the working ranks have completed; ``expected`` and ``lost`` are as in
-    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, and newcomers for
-    which a place was added; ``left`` are the ranks whose places ``joined`` took in this repair.
+    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, and ranks in reserve
+    for which a place was added; ``left`` are the ranks whose places ``joined`` took in this repair.
     """
 
     met: Purpose

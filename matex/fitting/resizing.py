@@ -38,7 +38,7 @@ class Resizing(FitListener):
         decision = decide(
             request,
             world.members,
-            reserve=len(world.reserve),
+            reserve=world.reserve,
             shares=run.communicator.initial_size > 1,
             survives=run.communicator.ulfm,
             respawns=can_grow,
@@ -47,11 +47,13 @@ class Resizing(FitListener):
             self._say(request, decision.refused, decision.leaving, decision.size)
         if decision.refused:
             return
-        run.replacements.want(decision.size, without=request.host)
-        run.active = max(run.active, decision.size)
+        run.replacements.want(decision.size + run.config.spares, without=request.host)
+        # Of those that are there at the next fit, so many train and the others wait.
+        run.active = decision.size if run.config.spares else max(run.active, decision.size)
         run.never_regrow()
         if decision.leaving:
             self._part(decision.leaving, request)
+        run.communicator.change_places(without=decision.empty, more=decision.joining)
 
     def _part(self, leaving: tuple[int, ...], request: Request) -> None:
         """End the ranks in *leaving*, and go on without them; collective."""

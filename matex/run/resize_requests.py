@@ -26,11 +26,15 @@ class Decision(NamedTuple):
     Args:
         leaving: ranks that end.
         size: number of ranks that are to train.
+        joining: number of ranks in reserve that begin to train in places of their own.
+        empty: those of *leaving* whose places nobody in reserve takes.
         refused: reason for which the request is refused; "" if it is not.
     """
 
     leaving: tuple[int, ...] = ()
     size: int = 0
+    joining: int = 0
+    empty: tuple[int, ...] = ()
     refused: str = ""
 
 
@@ -38,7 +42,7 @@ def decide(
     request: Request,
     members: Sequence[ft.Member],
     *,
-    reserve: int,
+    reserve: Sequence[ft.Member],
     shares: bool,
     survives: bool,
     respawns: bool,
@@ -47,7 +51,7 @@ def decide(
 
     Args:
         members: ranks that train.
-        reserve: number of ranks in reserve.
+        reserve: ranks in reserve. Where a host is drained they take the places of its ranks.
         shares: whether the run shares its work among ranks, as a run with one rank does not.
         survives: whether the others go on when ranks end, as with ULFM.
         respawns: whether processes can join the running fit.
@@ -55,8 +59,6 @@ def decide(
     size = len(members)
     if not survives:
         return Decision(refused="without ULFM all ranks end when one leaves")
-    if reserve:
-        return Decision(refused="ranks in reserve would take the places of those that go")
     if request.host:
         leaving = tuple(member.rank for member in members if member.host == request.host)
         if not leaving:
@@ -64,16 +66,27 @@ def decide(
             return Decision(refused=f"no rank is on {request.host}; ranks are on {hosts}")
         if len(leaving) == size:
             return Decision(refused=f"all ranks are on {request.host}: nobody would be left")
-        return Decision(leaving, size - len(leaving))
+        there = [str(member.rank) for member in reserve if member.host == request.host]
+        if there:
+            return Decision(
+                refused=f"rank {there[0]}, in reserve, is on {request.host}, and waits until the "
+                "fit is over"
+            )
+        taken = min(len(reserve), len(leaving))
+        return Decision(leaving, size - len(leaving) + taken, empty=leaving[taken:])
     if request.size <= size:
-        return Decision(tuple(member.rank for member in members[request.size :]), request.size)
+        leaving = tuple(member.rank for member in members[request.size :])
+        return Decision(leaving, request.size, empty=leaving)
     if not shares:
         return Decision(refused="the run began with 1 rank, and shares nothing; begin with 2")
-    if not respawns:
+    joining = min(len(reserve), request.size - size)
+    if size + joining < request.size and not respawns:
+        others = f"{joining} ranks are in reserve; others" if joining > 1 else "ranks"
+        others = "1 rank is in reserve; others" if joining == 1 else others
         return Decision(
-            refused="ranks can join a fit only with --respawn, as long as processes can come"
+            refused=f"{others} can join a fit only with --respawn, as long as processes can come"
         )
-    return Decision(size=request.size)
+    return Decision(size=request.size, joining=joining)
 
 
 class ResizeRequests:

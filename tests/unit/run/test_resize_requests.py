@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,42 +17,63 @@ MEMBERS = [
     ft.Member(rank=rank, host=host, pid=100 + rank)
     for rank, host in ((0, "a"), (1, "a"), (2, "b"), (4, "b"))
 ]
+SPARES = [ft.Member(rank=5, host="a", pid=105)]
 
 
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
-        (Request(1, size=2), Decision((2, 4), 2)),
+        (Request(1, size=2), Decision((2, 4), 2, empty=(2, 4))),
         (Request(1, size=4), Decision((), 4)),
         (Request(1, size=60), Decision((), 60)),
-        (Request(1, host="a"), Decision((0, 1), 2)),
-        (Request(1, host="b"), Decision((2, 4), 2)),
+        (Request(1, host="a"), Decision((0, 1), 2, empty=(0, 1))),
+        (Request(1, host="b"), Decision((2, 4), 2, empty=(2, 4))),
     ],
 )
 def test_who_leaves(request_: Request, answer: Decision) -> None:
-    assert decide(request_, MEMBERS, reserve=0, shares=True, survives=True, respawns=True) == answer
+    options = {"shares": True, "survives": True, "respawns": True}
+    assert decide(request_, MEMBERS, reserve=(), **options) == answer
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (Request(1, size=3), Decision((4,), 3, empty=(4,))),
+        (Request(1, size=4), Decision((), 4)),
+        (Request(1, size=5), Decision((), 5, joining=1)),
+        (Request(1, host="b"), Decision((2, 4), 3, empty=(4,))),
+    ],
+)
+def test_who_leaves_where_a_rank_is_in_reserve(request_: Request, answer: Decision) -> None:
+    options = {"shares": True, "survives": True, "respawns": False}
+    assert decide(request_, MEMBERS, reserve=SPARES, **options) == answer
 
 
 @pytest.mark.parametrize(
     ("request_", "options", "why"),
     [
-        (Request(1, size=2), {"reserve": 1}, "ranks in reserve would take the places"),
+        (Request(1, host="a"), {"reserve": SPARES}, "rank 5, in reserve, is on a"),
+        (
+            Request(1, size=6),
+            {"reserve": SPARES, "respawns": False},
+            "1 rank is in reserve; others can join a fit only with --respawn",
+        ),
         (Request(1, size=2), {"survives": False}, "without ULFM all ranks end"),
         (Request(1, size=7), {"shares": False}, "began with 1 rank, and shares nothing"),
         (Request(1, size=5), {"respawns": False}, "only with --respawn"),
         (Request(1, host="c"), {}, "no rank is on c; ranks are on a, b"),
     ],
 )
-def test_what_cannot_be_is_refused(request_: Request, options: dict[str, int], why: str) -> None:
-    given = {"reserve": 0, "shares": True, "survives": True, "respawns": True, **options}
-    answer = decide(request_, MEMBERS, **given)  # type: ignore[arg-type]
+def test_what_cannot_be_is_refused(request_: Request, options: dict[str, Any], why: str) -> None:
+    given = {"reserve": (), "shares": True, "survives": True, "respawns": True, **options}
+    answer = decide(request_, MEMBERS, **given)
     assert why in answer.refused
     assert not answer.leaving
 
 
 def test_nobody_would_be_left() -> None:
     answer = decide(
-        Request(1, host="a"), MEMBERS[:2], reserve=0, shares=True, survives=True, respawns=False
+        Request(1, host="a"), MEMBERS[:2], reserve=(), shares=True, survives=True, respawns=False
     )
     assert "nobody would be left" in answer.refused
 
