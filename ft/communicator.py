@@ -137,7 +137,11 @@ class Communicator:
         return self._membership.hooks
 
     def attach(self, hooks: Hooks) -> None:
-        """Replace the hooks by *hooks*, which are called from now on. Local."""
+        """Replace the hooks. Local.
+
+        Args:
+            hooks: functions called at each repair from now on.
+        """
         self._membership.hooks = hooks
 
     def allreduce(
@@ -163,10 +167,9 @@ class Communicator:
             untouched: promise not to write to *recv* before the next operation is complete, because
                 a peer may still need the result from this rank. Without the promise a copy of the
                 result is kept for the peer. False by default.
-            barrier_first: promise not to write to *recv* before the next operation begins, which
-                may write to the same *recv*: that operation waits for all members first, and then
-                no peer needs the old result. It costs a barrier, and saves a buffer. False by
-                default.
+            barrier_first: promise not to write to *recv* before the next operation, which may write
+                to the same *recv*: it waits for all members first, and then no peer needs the old
+                result. It costs a barrier, and saves a buffer. False by default.
             chunk: elements of one MPI call, equal on all ranks; :func:`chunk_elements` by default.
 
         Raises:
@@ -202,8 +205,7 @@ class Communicator:
     def allgather(self, send: np.ndarray) -> Gathered:
         """Gather *send* of all members, one row per member; collective.
 
-        Members that die meanwhile may or may not have a row, equally on all ranks. Recovers by
-        itself.
+        Recovers by itself. Members that die meanwhile may have a row, equally on all ranks.
 
         Args:
             send: array of the same shape and dtype on all ranks.
@@ -219,9 +221,7 @@ class Communicator:
         self.insist(collectives.barrier)
 
     def agree(self, flag: bool) -> bool:
-        """Determine whether *flag* is true on every living member; collective.
-
-        Recovers by itself, and never raises :class:`PeerFailure`.
+        """Determine whether *flag* is true on every living member; collective. Recovers by itself.
 
         Args:
             flag: flag of this rank.

@@ -117,9 +117,7 @@ def _kind_of(leaf: Any, rows: int) -> str:
     if not leaf.shape.rank:
         return _SCALAR
     if leaf.shape[0] != rows:
-        raise NotShareable(
-            f"its arguments are no batch: they have {rows} and {leaf.shape[0]} rows"
-        )
+        raise NotShareable(f"its arguments are no batch: they have {rows} and {leaf.shape[0]} rows")
     return _ROWS
 
 

@@ -27,7 +27,7 @@ class Decision(NamedTuple):
         leaving: ranks that end.
         size: number of ranks that are to train.
         joining: number of ranks in reserve that begin to train in places of their own.
-        empty: those of *leaving* whose places nobody in reserve takes.
+        empty: ranks of *leaving* whose places nobody in reserve takes.
         refused: reason for which the request is refused; "" if it is not.
     """
 
