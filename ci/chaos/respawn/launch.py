@@ -81,7 +81,7 @@ def draw(seed: int, *, hosts: int = 1, resizes: bool = False) -> Plan:
             ranks=ranks,
             layers=source.choice(LAYERS),
             kills=source.randint(1, 4),
-            options=source.choice([o for o in _OPTIONS if "--spares" not in o]),
+            options=source.choice(_OPTIONS),
             sizes=[source.randint(2, ranks + 2) for _ in range(source.randint(1, 3))],
         )
     if hosts > 1:
