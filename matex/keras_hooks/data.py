@@ -19,6 +19,7 @@ from matex.keras_hooks.warning import unwarned
 
 __all__ = [
     "as_data",
+    "constant_batch_size",
     "dataset_of",
     "go_over",
     "is_dataset",
@@ -35,6 +36,12 @@ _read_exactly: weakref.WeakSet[Any] = weakref.WeakSet()  # pipelines that are no
 def is_dataset(x: Any) -> bool:
     """Whether *x* is a tf.data pipeline."""
     return isinstance(x, tf.data.Dataset)
+
+
+def constant_batch_size(dataset: Any) -> int | None:
+    """Rows of a batch of *dataset*, which makes batches; None if they are known as it runs only."""
+    size = tf.get_static_value(dataset._batch_size)
+    return None if size is None else int(size)
 
 
 def is_stream(x: Any) -> bool:

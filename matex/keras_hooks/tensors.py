@@ -39,6 +39,7 @@ __all__ = [
     "referred_value",
     "shapes_of_dense",
     "tensor_of",
+    "whole_numbers",
 ]
 
 
@@ -66,6 +67,11 @@ def referred_value(variable: Any) -> Any:
     value = variable.value
     # Three times as quick as its read_value(), which adds an identity.
     return tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
+
+
+def whole_numbers(values: Sequence[int]) -> Any:
+    """A variable of int64 with *values*, which nothing trains."""
+    return tf.Variable(values, trainable=False, dtype=tf.int64)
 
 
 # Kinds.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
+from matex import keras_hooks
+from matex.keras_hooks.data import constant_batch_size
 
 __all__ = ["most_rows"]
 
@@ -33,13 +34,13 @@ _PASSING_ON = (
 )
 
 
-def most_rows(dataset: tf.data.Dataset) -> int | None:
-    """Rows of the largest batch of *dataset*; None if its construction does not tell.
+def most_rows(dataset: Any) -> int | None:
+    """Rows of the largest batch of the pipeline *dataset*; None if its construction does not tell.
 
     A map after the batch is believed to keep its rows; a batch that turns out to be larger
     fails its step.
     """
-    sizes = {_rows_of(leaf) for leaf in tf.nest.flatten(dataset.element_spec)} - {None}
+    sizes = {_rows_of(leaf) for leaf in keras_hooks.flatten(dataset.element_spec)} - {None}
     if len(sizes) == 1:
         return sizes.pop()
     kind = type(dataset).__name__.strip("_").removesuffix("Dataset")
@@ -47,13 +48,10 @@ def most_rows(dataset: tf.data.Dataset) -> int | None:
         each = [most_rows(passed_on) for passed_on in _passed_on(dataset)]
         known = [rows for rows in each if rows is not None]
         return max(known) if known and len(known) == len(each) else None
-    if kind not in _BATCHES:
-        return None
-    size = tf.get_static_value(dataset._batch_size)
-    return None if size is None else int(size)
+    return constant_batch_size(dataset) if kind in _BATCHES else None
 
 
-def _passed_on(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+def _passed_on(dataset: Any) -> list[Any]:
     """Datasets whose batches *dataset* passes on unchanged."""
     # A choice among datasets has one more input, the numbers of the chosen ones.
     return list(getattr(dataset, "_data_inputs", None) or dataset._inputs())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
-
 import ft
+from matex.keras_hooks.tensors import whole_numbers
 from matex.partition.room import Room
 from matex.partition.spans import Span
 from matex.sources.stream import Stream
@@ -57,7 +56,7 @@ class MappedStream(Stream):
         self,
         feed: Any,
         pipeline: Pipeline,
-        place: tf.Variable,
+        place: Any,
         communicator: ft.Communicator,
         *,
         most_rows: int | None = None,
@@ -85,9 +84,9 @@ class MappedStream(Stream):
         return _RawBatch(tensors, span, self.digest, last, extra, self._pipeline)
 
 
-def place_variable(communicator: ft.Communicator) -> tf.Variable:
-    """This rank's place among the living ranks, and their number."""
-    return tf.Variable(_place(communicator), trainable=False, dtype=tf.int64)
+def place_variable(communicator: ft.Communicator) -> Any:
+    """Variable with this rank's place among the living ranks, and their number."""
+    return whole_numbers(_place(communicator))
 
 
 def _place(communicator: ft.Communicator) -> list[int]:

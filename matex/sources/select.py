@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-from keras import tree
-
 import ft
 from matex import keras_hooks
 from matex.data import Batches, Table
@@ -69,7 +66,7 @@ def rows_of(
     except DataError:
         raise
     except InputError:
-        if any(isinstance(leaf, Table) for leaf in tree.flatten((x, y, sample_weight))):
+        if any(isinstance(leaf, Table) for leaf in keras_hooks.flatten((x, y, sample_weight))):
             raise
         return None
 
@@ -95,7 +92,7 @@ def stream_of(
         NotShareable: batches that cannot be cut into rows.
     """
     x = given["x"]
-    is_pipeline = isinstance(x, tf.data.Dataset)
+    is_pipeline = keras_hooks.is_dataset(x)
     stream: Stream | None = None
     if is_pipeline:
         stream = _mapped(communicator, make_feed, given, say, most)
@@ -115,11 +112,11 @@ def _whole(
 ) -> Stream:
     """Data of which each rank reads whole batches."""
     x = given["x"]
-    if isinstance(x, tf.data.Dataset) and (communicator.initial_size > 1 or continues):
+    if keras_hooks.is_dataset(x) and (communicator.initial_size > 1 or continues):
         x = one_order(x)
     feed = make_feed(x)
     dataset = keras_hooks.dataset_of(feed, most=most)
-    rows = most_rows(given["x"] if isinstance(x, tf.data.Dataset) else dataset)
+    rows = most_rows(given["x"] if keras_hooks.is_dataset(x) else dataset)
     return Stream(feed, specification(dataset), most_rows=rows)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 
+from matex import keras_hooks
 from matex.apoptosis import kinds
 from matex.apoptosis.network import Network, Tag
 from matex.apoptosis.rules import contraction, moves, shapes
@@ -32,7 +32,7 @@ def operation(net: Network, call: Any, tags: Tags) -> Tags:
 def _elementwise(net: Network, call: Any, tags: Tags, name: str) -> Tag | None:
     tag = merged(net, call, tags)
     scales = name in kinds.LINEAR_OPS | kinds.SCALING_OPS and len(call.inputs) == len(
-        [leaf for leaf in keras.tree.flatten(call.args) if leaf is not None]
+        [leaf for leaf in keras_hooks.flatten(call.args) if leaf is not None]
     )
     if tag is not None and not scales:
         net.units.bend(tag.units)
@@ -99,8 +99,9 @@ def _axes(call: Any) -> list[int]:
 def _holds_units(call: Any, tags: Tags) -> bool:
     """Whether an array among the arguments has an entry per unit."""
     ends = [tag.axis - len(x.shape) for x, tag in zip(call.inputs, tags, strict=True) if tag]
-    leaves = keras.tree.flatten([call.args, call.kwargs])
-    arrays = [np.shape(x) for x in leaves if not isinstance(x, keras.KerasTensor | str)]
+    symbolic = set(map(id, call.inputs))
+    leaves = keras_hooks.flatten([call.args, call.kwargs])
+    arrays = [np.shape(x) for x in leaves if id(x) not in symbolic and not isinstance(x, str)]
     return any(len(shape) >= -end and shape[end] != 1 for shape in arrays for end in ends)
 
 
