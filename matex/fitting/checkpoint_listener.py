@@ -28,33 +28,44 @@ class CheckpointListener(FitListener):
         self._run = run
         self._checkpoint = checkpoint
         self._engine = engine
+        self._bits = 0  # of the tiers in which a checkpoint is due after the callbacks of the batch
+        self._is_patient = self._leaves = False
 
     def epoch_begins(self) -> None:
         """Restore the epoch that has begun again, if the fit continues inside it."""
         self._checkpoint.restore_epoch()
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
-        """Save if due, and leave if agreed; every rank calls it after the same step.
+        """Note what was agreed in a step; every rank calls it after the same one. Local."""
+        run = self._run
+        self._checkpoint.measure()
+        self._checkpoint.drop_saved()
+        every = run.config.checkpoint_every
+        due = bool(every and run.step % every == 0 and not cursor.ends_epoch)
+        self._bits |= report.agreed.save | (FILES if due else 0)
+        self._is_patient |= due
+        self._leaves |= report.agreed.leave
+
+    def batch_done(self, cursor: Cursor, *, stops: bool) -> None:
+        """Save if due, and leave if agreed, once callbacks have seen the batch. Collective.
 
         Raises:
             PreemptedExit: on every rank, if all ranks leave.
         """
+        bits, patient, self._bits, self._is_patient = self._bits, self._is_patient, 0, False
+        if not (bits or self._leaves):
+            return
         run = self._run
-        self._checkpoint.measure()
+        stopped = not run.communicator.agree(not stops)
 
         def take() -> DeferredSnapshot:
-            return self._checkpoint.hold(cursor)
+            return self._checkpoint.hold(cursor, stopped=stopped)
 
-        if report.agreed.leave:
-            self._engine.consensus()
+        self._engine.consensus()
+        if self._leaves:
             checkpoint_and_exit(run, take)
-        every = run.config.checkpoint_every
-        due = every and run.step % every == 0 and not cursor.ends_epoch
-        bits = report.agreed.save | (FILES if due else 0)
-        if bits:
-            self._engine.consensus()
-            run.faults.at("checkpoint")
-            run.saver.save(bits, take, patient=bool(due))
+        run.faults.at("checkpoint")
+        run.saver.save(bits, take, patient=patient)
 
     def epoch_done(self, report: EpochReport) -> None:
         """Save the end of an epoch; collective, waiting for the file after a fit's last epoch.
@@ -74,7 +85,7 @@ class CheckpointListener(FitListener):
         after = Cursor(report.epoch + 1, 0, report.digest)
 
         def take() -> DeferredSnapshot:
-            return self._checkpoint.hold(after, logs=report.logs)
+            return self._checkpoint.hold(after, logs=report.logs, stopped=report.is_stopped)
 
         if report.is_last:
             run.save_for_all(take)

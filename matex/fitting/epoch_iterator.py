@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from matex.errors import NotShareable
+from matex.fitting.epoch_parts import Logs, RateSchedule, TrainFunction, UncutBatch, UncutSteps
 from matex.fitting.listeners import Cursor, FitListener
 from matex.fitting.retracing import Retracing
 from matex.fitting.update_check import UpdateCheck
@@ -19,51 +20,7 @@ from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.recovery import AllStop
 
-__all__ = [
-    "EpochIterator",
-    "Logs",
-    "RateSchedule",
-    "TrainFunction",
-    "UncutBatch",
-    "UncutSteps",
-]
-
-Logs = dict[str, Any]
-TrainFunction = Callable[[Any], Logs]
-
-
-class RateSchedule(Protocol):
-    """Factor of the learning rate: :class:`matex.fitting.fit_plan.FitPlan`."""
-
-    def rate_factor(self, epochs_done: float) -> float:
-        """Factor for the learning rate of the step after *epochs_done* epochs. Local."""
-
-
-class UncutBatch(NamedTuple):
-    """A batch of which every rank computes all rows."""
-
-    tensors: Any
-    as_data: Callable[[Any], Any]
-    """Function from the tensors to the argument of ``train_step``."""
-    signature: Any
-    """Signature of the tensors if batches may have different numbers of rows; None if all have the
-    same number."""
-    rows: int
-    is_of_stream: bool
-    """Whether the samples of an epoch are counted as they arrive."""
-
-
-class UncutSteps(Protocol):
-    """Maker of the steps of a fit whose batches cannot be divided: :class:`WholeBatches`."""
-
-    def cannot_cut(self, reason: NotShareable) -> None:
-        """Note, before the first step, the *reason* batches cannot be divided; on all ranks."""
-
-    def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
-        """Make the step of *batch* by Keras's own train function; return its logs; collective."""
-
-    def all_stop(self, wanted: bool) -> bool:
-        """Whether all ranks want to stop before this step; collective."""
+__all__ = ["EpochIterator"]
 
 
 class EpochIterator:
@@ -74,6 +31,7 @@ class EpochIterator:
         model: model being trained.
         source: source of the global batches; every rank has all of it.
         start: cursor at which training starts.
+        stops: whether training was stopped at *start*, inside an epoch whose end is to come.
         rate: schedule of the learning rate.
         uncut: maker of the steps if batches turn out not to be divisible.
         end: maker of plain Keras's changes at the end of data of unknown length.
@@ -89,6 +47,7 @@ class EpochIterator:
         source: Source,
         *,
         start: Cursor,
+        stops: bool,
         rate: RateSchedule,
         uncut: UncutSteps,
         end: EndOfData,
@@ -115,6 +74,9 @@ class EpochIterator:
         self._made: Logs | None = None
         self._left_over: GlobalBatch | None = None  # a batch that could not be declined
         self.stop_agreed = False
+        self._stops = stops
+        self.repeats_batch = False
+        """Whether callbacks see a batch again, for its logs, which an earlier run has made."""
 
     # Where it stands.
 
@@ -178,8 +140,10 @@ class EpochIterator:
         for listener in self._listeners:
             listener.epoch_begins()
         self.engine.begin_epoch(epoch)
-        if samples and samples == self.source.samples:
-            last = (self.num_batches or 1) - 1  # only the epoch's end remains
+        if samples and (self._stops or samples == self.source.samples):
+            self.repeats_batch = True  # only the epoch's end remains
+            self.stop_agreed, self._stops = self._stops, False
+            last = (self.num_batches or 1) - 1
             yield last, last, self
             return
         for first, last in self.source.epoch(epoch, samples, self._model.steps_per_execution):
@@ -220,7 +184,7 @@ class EpochIterator:
     def run(self, original: TrainFunction) -> Logs:
         """Make the next ``steps_per_execution`` steps; return the last one's logs; collective.
 
-        After a checkpoint at the last step of an epoch, the logs are that step's.
+        After a checkpoint at the last step that an epoch makes, the logs are that step's.
 
         Args:
             original: Keras's train function, for batches that cannot be divided.
@@ -229,7 +193,8 @@ class EpochIterator:
             StopIteration: the data ended before the first of the steps.
         """
         logs, self._made = self._made, None
-        for _ in range(self._model.steps_per_execution - (logs is not None)):
+        left = 0 if self.repeats_batch else self._model.steps_per_execution - (logs is not None)
+        for _ in range(left):
             if logs is not None and self.stop_agreed:
                 break
             batch = self._next_batch()

@@ -13,7 +13,7 @@ from matex.checkpointing import model_state
 from matex.errors import MatexError, NotShareable
 from matex.fitting.epoch_agreement import EpochAgreement
 from matex.fitting.epoch_iterator import EpochIterator
-from matex.fitting.fit_checkpoint import FitCheckpoint, is_of_fit
+from matex.fitting.fit_checkpoint import FitCheckpoint, first_epoch, is_of_fit
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_record import FitRecord
 from matex.fitting.fit_step import keep_step
@@ -22,12 +22,12 @@ from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.shared_fit import FitParts, SharedFit, begin_shared, cut_as_in
 from matex.fitting.spare_handover import Handover
 from matex.fitting.trained_models import TrainedModels
+from matex.fitting.training_stops import TrainingStops
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
 from matex.keras_hooks import early_optimizers
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
-from matex.run.preemption import checkpoint_and_exit
 from matex.sources.data_agreement import check_same_data, check_same_validation
 from matex.sources.select import MakeFeed, once, rows_of
 
@@ -68,7 +68,7 @@ class Fit:
         self._arguments = arguments
         self._replicated = replicated
         saved = run.saved if is_of_fit(run.saved, number) else None
-        self.resumed_epoch = None if saved is None else int(saved.cursor["epoch"])
+        self.resumed_epoch = None if saved is None else first_epoch(saved, arguments["epochs"])
         self._checkpoint = FitCheckpoint(
             run, model, number=number, callbacks=arguments["callbacks"], saved=saved
         )
@@ -86,6 +86,7 @@ class Fit:
             trained=trained,
         )
         self._agreement = EpochAgreement(run, model, arguments["callbacks"])
+        self._stops = TrainingStops(run, model, self._whole, replicated, arguments["callbacks"])
         self._listeners: list[FitListener] = []
         self._shared: SharedFit | None = None
         self._handover: Handover | None = None
@@ -210,37 +211,20 @@ class Fit:
         return self._logs
 
     def after_batch(self) -> None:
-        """Request the stop that a callback asked for, after the callbacks of a batch.
-
-        Local: the request travels with the next step, and all ranks stop by the sum of requests. If
-        every rank computes whole batches it is collective, and all ranks stop at once.
+        """Act after the callbacks of a batch, which may have asked for a stop; collective.
 
         Raises:
-            PreemptedExit: with whole batches, if the ranks agreed to leave.
+            PreemptedExit: if the ranks agreed to leave.
         """
-        model, iterator = self._model, self._iterator
-        if iterator is None or self._whole.has_begun:
-            if self._replicated.leave_agreed:
-                checkpoint_and_exit(self._run, None)
-            model.stop_training = self._whole.any_stops(self._wants_to_stop)
-            if iterator is not None and model.stop_training:
-                iterator.stop_agreed = True
-        elif iterator.stop_agreed:
-            model.stop_training = True
-        elif model.stop_training and not self._ends_by_nan():
-            iterator.stop_wanted = True
-            model.stop_training = False
-
-    @property
-    def _wants_to_stop(self) -> bool:
-        waits = self._iterator is not None and self._iterator.stop_wanted
-        return bool(self._model.stop_training or waits)
-
-    def _ends_by_nan(self) -> bool:
-        """Whether the script's TerminateOnNaN, with equal input on all ranks, ended training."""
-        if not keras_hooks.looks_for_nan(self._arguments["callbacks"]):
-            return False
-        return not np.isfinite(float(self._logs.get("loss", 0.0)))
+        iterator = self._iterator
+        if iterator is not None and iterator.repeats_batch:
+            iterator.repeats_batch = False
+            self._checkpoint.restore_batch()
+        self._stops.after_batch(iterator, self._logs)
+        if iterator is not None:
+            stops = iterator.stop_agreed or self._stops.are_wanted(iterator)
+            for listener in self._listeners:
+                listener.batch_done(iterator.cursor, stops=stops)
 
     def after_epoch(self, epoch: int, logs: Any) -> None:
         """Decide on the next epoch and compare replicas, after an epoch's callbacks; collective.
@@ -249,7 +233,7 @@ class Fit:
             ReplicasDiverged: on every rank.
         """
         model, iterator = self._model, self._iterator
-        agreed = self._agreement.settle(epoch, stops=self._wants_to_stop)
+        agreed = self._agreement.settle(epoch, stops=self._stops.are_wanted(iterator))
         if agreed.stops:
             model.stop_training = True
             self._leave_out_after(epoch)
@@ -260,6 +244,7 @@ class Fit:
             digest=0 if iterator is None else iterator.source.digest,
             is_complete=iterator is not None and iterator.epoch_is_complete,
             is_last=bool(model.stop_training or epoch + 1 == self._arguments["epochs"]),
+            is_stopped=bool(model.stop_training),
             is_short=agreed.is_short,
         )
         for listener in self._listeners:

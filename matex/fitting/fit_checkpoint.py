@@ -23,10 +23,13 @@ from matex.fitting.listeners import Cursor
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 
-__all__ = ["LOOP", "FitCheckpoint", "is_of_fit"]
+__all__ = ["LOOP", "FitCheckpoint", "first_epoch", "is_of_fit", "stops_inside"]
 
 #: Name in the cursor of a custom loop's checkpoint: its number of steps.
 LOOP = "loop"
+
+# Name in the cursor: whether training was stopped there.
+_STOPPED = "stopped"
 
 _CALLBACKS = "callbacks/"
 _DATA = "data"
@@ -35,6 +38,18 @@ _DATA = "data"
 def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
     """Whether fit *number* of the script made *saved*, and not a custom loop before it."""
     return saved is not None and saved.cursor["fit"] == number and LOOP not in saved.cursor
+
+
+def first_epoch(saved: checkpoints.Snapshot, epochs: int) -> int:
+    """Epoch in which a fit of *epochs* epochs goes on; *epochs* if it was stopped before."""
+    epoch = int(saved.cursor["epoch"])
+    is_over = saved.cursor.get(_STOPPED) and not saved.cursor["samples"]
+    return max(epoch, epochs) if is_over else epoch
+
+
+def stops_inside(saved: checkpoints.Snapshot) -> bool:
+    """Whether training was stopped inside the epoch of *saved*, whose end is still to come."""
+    return bool(saved.cursor.get(_STOPPED) and saved.cursor["samples"])
 
 
 def _memory_in(saved: checkpoints.Snapshot) -> dict[str, np.ndarray]:
@@ -73,6 +88,7 @@ class FitCheckpoint:
         self.saved = saved
         self._continues = saved is not None
         self._readings = ClockReadings()
+        self._repeated: checkpoints.Snapshot | None = None  # restored as the epoch began again
         rebuild.begin_fit(model, continues=saved is not None)
         self.seed = OrderSeed(0)
         self.data: list[float] = []
@@ -120,18 +136,30 @@ class FitCheckpoint:
         """Restore the interrupted epoch; called after Keras and callbacks have begun it again.
 
         Keras has reset the metrics, and callbacks may have changed a second time what they change
-        as an epoch begins, such as the learning rate. It is the last part to be restored, so the
-        snapshot is dropped.
+        as an epoch begins, such as the learning rate.
         """
         saved, self.saved = self.saved, None
         if saved is None or not saved.cursor["samples"]:
             return
         if self._continues:
-            model_state.restore(self._model, saved)
-            keras_hooks.restore_callback_state(
-                self._callbacks, _memory_in(saved), keeping=self._readings.include
-            )
+            self._repeated = saved
+            self._undo_callbacks(saved)
         model_state.restore_metrics(self._model, saved)
+
+    def restore_batch(self) -> None:
+        """Restore what callbacks have changed that saw the interrupted run's last batch again."""
+        if self._repeated is not None:
+            self._undo_callbacks(self._repeated)
+
+    def drop_saved(self) -> None:
+        """Drop the snapshot from which the fit has gone on, once a step was made."""
+        self._repeated = None
+
+    def _undo_callbacks(self, saved: checkpoints.Snapshot) -> None:
+        model_state.restore(self._model, saved)
+        keras_hooks.restore_callback_state(
+            self._callbacks, _memory_in(saved), keeping=self._readings.include
+        )
 
     def shapes_changed(self) -> None:
         """Measure the state again, because the model's shapes have changed."""
@@ -151,6 +179,7 @@ class FitCheckpoint:
         *,
         logs: Mapping[str, Any] | None = None,
         more: Mapping[str, np.ndarray] | None = None,
+        stopped: bool = False,
     ) -> DeferredSnapshot:
         """Current state, to be continued at *cursor*.
 
@@ -158,6 +187,7 @@ class FitCheckpoint:
             cursor: position in the data.
             logs: logs of the epoch that has just ended.
             more: arrays to put into ``extra``.
+            stopped: whether training was stopped there, equal on all ranks.
         """
         if self._architecture is None:
             self._architecture = model_state.architecture_of(self._model)
@@ -169,6 +199,8 @@ class FitCheckpoint:
             "step": self._run.step,
             "mark": cursor.digest,
         }
+        if stopped:
+            saved_cursor[_STOPPED] = 1
         if self._run.virtual_workers:
             saved_cursor[VIRTUAL] = self._run.virtual_workers
         memory = keras_hooks.callback_state(self._callbacks)

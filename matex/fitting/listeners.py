@@ -34,8 +34,8 @@ class EpochReport:
 
     ``logs`` are Keras's, ``metrics`` the numbers among them. ``is_complete`` is whether steps were
     shared and no part of the epoch was skipped by a stop, ``is_last`` whether no epoch follows,
-    ``is_short`` whether ranks are missing that could be started again. ``digest`` is that of
-    :class:`Cursor` at the epoch's end.
+    ``is_stopped`` whether that is so because training was stopped, ``is_short`` whether ranks are
+    missing that could be started again. ``digest`` is that of :class:`Cursor` at the epoch's end.
     """
 
     epoch: int
@@ -44,6 +44,7 @@ class EpochReport:
     digest: int
     is_complete: bool
     is_last: bool
+    is_stopped: bool
     is_short: bool
 
 
@@ -58,6 +59,14 @@ class FitListener:
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Act after a step that the ranks shared; it may be collective."""
+
+    def batch_done(self, cursor: Cursor, *, stops: bool) -> None:
+        """Act after the callbacks of a batch; it may be collective.
+
+        Args:
+            cursor: position after the batch.
+            stops: whether this rank wants training to stop here.
+        """
 
     def epoch_done(self, report: EpochReport) -> None:
         """Act after the callbacks of an epoch; it may be collective."""

@@ -16,7 +16,7 @@ from matex.fitting.balancing import Balancer
 from matex.fitting.checkpoint_listener import CheckpointListener
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_batches import FitBatches
-from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.fit_checkpoint import FitCheckpoint, first_epoch, stops_inside
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_record import FitRecord
 from matex.fitting.fit_source import resume, row_source, stream_source
@@ -130,7 +130,8 @@ def begin_shared(
     if saved is not None:
         fit.checkpoint.restore()
         resume(source, saved, run, initial_epoch=start.epoch)
-        start = start._replace(epoch=saved.cursor["epoch"], samples=saved.cursor["samples"])
+        epoch = first_epoch(saved, fit.arguments["epochs"])
+        start = start._replace(epoch=epoch, samples=saved.cursor["samples"])
         keras_hooks.start_at(model, start.epoch)
     model_state.broadcast(run.communicator, model)
     _count(fit, source, start)
@@ -165,6 +166,7 @@ def begin_shared(
         model,
         source,
         start=start,
+        stops=saved is not None and stops_inside(saved),
         rate=plan,
         uncut=fit.whole,
         end=end,

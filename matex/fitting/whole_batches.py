@@ -11,7 +11,7 @@ import numpy as np
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.epoch_iterator import Logs, TrainFunction, UncutBatch
+from matex.fitting.epoch_parts import Logs, TrainFunction, UncutBatch
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.records.equality import in_words

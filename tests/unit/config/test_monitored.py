@@ -59,7 +59,7 @@ def test_epochs_without_it_are_told_of_once(options: dict[str, Any], lines: list
     for epoch in range(2):
         report = EpochReport(
             epoch=epoch, logs=logs, metrics=logs, digest=0, is_complete=True, is_last=False,
-            is_short=False,
+            is_stopped=False, is_short=False,
         )  # fmt: skip
         listener.epoch_done(report)
     assert len(run.lines) == len(lines)
