@@ -12,6 +12,7 @@ from matex.checkpointing import model_state
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.errors import NotShareable
 from matex.fitting import fit_histories
+from matex.fitting.callback_memory import callbacks_held, restore_callbacks
 from matex.fitting.trained_models import TrainedModels
 from matex.run.context import RunContext
 from matex.sources.select import rows_of
@@ -24,9 +25,9 @@ class EarlierFits:
     """Results of earlier fits, for a run that continues in a later one.
 
     A checkpoint holds the model of its own fit. When another fit begins, the model of the last fit
-    is saved beside the checkpoints as it was at that fit's end, and a run or newcomer that passes
-    over that fit restores it. So the script's code between fits (evaluate, save, set weights,
-    compile with another optimizer) runs again with the models of then.
+    and its callbacks are saved beside the checkpoints as they were at that fit's end, and a run or
+    newcomer that passes over that fit restores them. So the script's code between fits (evaluate,
+    save, set weights, compile with another optimizer) runs again with the models of then.
 
     Args:
         run: run of the fits.
@@ -62,7 +63,7 @@ class EarlierFits:
             self._restore(model, arguments, number)
         elif self._run.saver.aside is not None:
             before = [fit for fit in self._fits_of(model) if fit < number]
-            self._ended = number, before, _held(model, number)
+            self._ended = number, before, _held(model, arguments, number)
 
     def passed_over(
         self,
@@ -106,7 +107,7 @@ class EarlierFits:
         return keras_hooks.history_passed_over(model, told)
 
     def _restore(self, model: Any, arguments: dict[str, Any], number: int) -> str:
-        """Restore *model* as it was when fit *number* ended; collective, except on a newcomer.
+        """Restore *model* and callbacks as fit *number* left them; collective, but on a newcomer.
 
         Returns:
             End of the line about the fit, on missing parts; empty if none are missing.
@@ -114,6 +115,8 @@ class EarlierFits:
         aside, saved = self._run.saver.aside, None
         if aside is not None:
             saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
+        if saved is not None:
+            restore_callbacks(keras_hooks.listed(arguments["callbacks"]), saved.extra)
         # The model is built in any case: a newcomer gets values from other ranks, in order.
         is_built = _is_built(model, arguments)
         if saved is None or not (
@@ -122,7 +125,7 @@ class EarlierFits:
             return ", with its model as the script makes it until a later fit of it"
         rebuild.replay(model, model_state.weights_of(model), saved.extra)
         # Optimizers that only a custom train step uses get their slots when it is traced.
-        is_whole = is_built or len(model_state.slots_of(model)) == len(saved.optimizer)
+        is_whole = len(model_state.slots_of(model)) == len(saved.optimizer)
         model_state.restore(model, saved, optimizer=is_whole)
         return "" if is_whole else ", with its optimizers as the script makes them"
 
@@ -138,13 +141,16 @@ class EarlierFits:
         return self._known[-1][1]
 
 
-def _held(model: Any, number: int) -> DeferredSnapshot:
-    """State of *model* at the end of fit *number*, for the file of that fit."""
+def _held(model: Any, arguments: dict[str, Any], number: int) -> DeferredSnapshot:
+    """State of *model* and callbacks at the end of fit *number*, for the file of that fit."""
     return model_state.hold(
         model,
         {"step": number, "fit": number},
         architecture=model_state.architecture_of(model),
-        extra=rebuild.history_of(model, model_state.weights_of(model)),
+        extra={
+            **rebuild.history_of(model, model_state.weights_of(model)),
+            **callbacks_held(keras_hooks.listed(arguments["callbacks"])),
+        },
     )
 
 

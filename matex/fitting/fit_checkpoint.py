@@ -17,6 +17,7 @@ from matex.config.monitored import monitored
 from matex.config.virtual import VIRTUAL
 from matex.data.sketch import are_same_data
 from matex.fitting import fit_histories
+from matex.fitting.callback_memory import callbacks_held, restore_callbacks
 from matex.fitting.clock_readings import ClockReadings
 from matex.fitting.fit_batches import BATCHES, FitBatches
 from matex.fitting.listeners import Cursor
@@ -31,7 +32,6 @@ LOOP = "loop"
 # Name in the cursor: whether training was stopped there.
 _STOPPED = "stopped"
 
-_CALLBACKS = "callbacks/"
 _DATA = "data"
 
 
@@ -50,12 +50,6 @@ def first_epoch(saved: checkpoints.Snapshot, epochs: int) -> int:
 def stops_inside(saved: checkpoints.Snapshot) -> bool:
     """Whether training was stopped inside the epoch of *saved*, whose end is still to come."""
     return bool(saved.cursor.get(_STOPPED) and saved.cursor["samples"])
-
-
-def _memory_in(saved: checkpoints.Snapshot) -> dict[str, np.ndarray]:
-    """State of callbacks in *saved*, by name."""
-    extra = saved.extra.items()
-    return {k[len(_CALLBACKS) :]: value for k, value in extra if k.startswith(_CALLBACKS)}
 
 
 class FitCheckpoint:
@@ -127,7 +121,7 @@ class FitCheckpoint:
     def restore_callbacks(self) -> None:
         """Restore the state of callbacks and history; called after the callbacks have begun."""
         if self.saved is not None:
-            keras_hooks.restore_callback_state(self._callbacks, _memory_in(self.saved))
+            restore_callbacks(self._callbacks, self.saved.extra)
             if told := fit_histories.running_in(self.saved):
                 keras_hooks.set_history(self._model, told)
             self._readings = ClockReadings()
@@ -157,9 +151,7 @@ class FitCheckpoint:
 
     def _undo_callbacks(self, saved: checkpoints.Snapshot) -> None:
         model_state.restore(self._model, saved)
-        keras_hooks.restore_callback_state(
-            self._callbacks, _memory_in(saved), keeping=self._readings.include
-        )
+        restore_callbacks(self._callbacks, saved.extra, keeping=self._readings.include)
 
     def shapes_changed(self) -> None:
         """Measure the state again, because the model's shapes have changed."""
@@ -203,10 +195,9 @@ class FitCheckpoint:
             saved_cursor[_STOPPED] = 1
         if self._run.virtual_workers:
             saved_cursor[VIRTUAL] = self._run.virtual_workers
-        memory = keras_hooks.callback_state(self._callbacks)
         extra = {
             **rebuild.history_of(self._model, model_state.weights_of(self._model)),
-            **{f"{_CALLBACKS}{name}": value for name, value in memory.items()},
+            **callbacks_held(self._callbacks),
             **self._run.ledger.job.extra(),
             _DATA: np.array(self.data, np.float64),
             BATCHES: self.batches.packed(),

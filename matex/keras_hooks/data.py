@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import types
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -25,6 +27,7 @@ __all__ = [
     "is_dataset",
     "is_stream",
     "leave_autotuning",
+    "reading_alone",
     "shuffled_rows",
 ]
 
@@ -36,6 +39,24 @@ _read_exactly: weakref.WeakSet[Any] = weakref.WeakSet()  # pipelines that are no
 def is_dataset(x: Any) -> bool:
     """Whether *x* is a tf.data pipeline."""
     return isinstance(x, tf.data.Dataset)
+
+
+@contextlib.contextmanager
+def reading_alone(model: Any) -> Iterator[None]:
+    """Context in which Keras's fit, whose steps only read, leaves *model* as it is.
+
+    Metrics that no step has built have no results, and no average of weights becomes the weights.
+    """
+    shadows: list[tuple[Any, str, Any]] = [(model, "get_metrics_result", dict)]
+    if model.optimizer is not None:
+        shadows.append((model.optimizer, "finalize_variable_values", lambda variables: None))
+    for owner, name, stand_in in shadows:
+        vars(owner)[name] = stand_in  # Keras would track what is set as ever
+    try:
+        yield
+    finally:
+        for owner, name, _ in shadows:
+            del vars(owner)[name]
 
 
 def constant_batch_size(dataset: Any) -> int | None:

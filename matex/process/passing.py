@@ -8,6 +8,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.keras_hooks.data import reading_alone
 from matex.sources.select import rows_of
 from matex.sources.stream import flat_signature, leaves_of, specification
 from matex.steps.building import build
@@ -46,7 +47,8 @@ class DataPass:
         end = {"epochs": arguments["initial_epoch"] + epochs}
         self._steps = model.steps_per_execution
         try:
-            original(model, **{**arguments, **quiet, **end})
+            with reading_alone(model):
+                original(model, **{**arguments, **quiet, **end})
         finally:
             self._steps = 0
             keras_hooks.start_at(model, None)
