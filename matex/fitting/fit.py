@@ -160,15 +160,24 @@ class Fit:
             done = min(int(epoch[0]), self._arguments["epochs"]) - given
             self._run.ledger.expect_samples(-done * iterator.source.samples)
 
-    def after_begin(self) -> None:
+    @property
+    def csv_lines(self) -> list[int]:
+        """Lines that the file of each CSVLogger had before the fit that goes on, if known."""
+        return self._checkpoint.csv_lines
+
+    def after_begin(self, csv_lines: list[int]) -> None:
         """Restore the state of an earlier run, or wait as a spare; collective.
 
         Called after the callbacks' ``on_train_begin``.
+
+        Args:
+            csv_lines: lines that the file of each CSVLogger has now, as the leader sees it.
 
         Raises:
             SpareReleased: on a spare, when the others leave.
         """
         self._checkpoint.restore_callbacks()
+        self._checkpoint.note_lines(csv_lines)
         first = keras_hooks.first_epoch(self._model, self._arguments["initial_epoch"])
         if self._shared is None or first >= self._arguments["epochs"]:
             return

@@ -32,7 +32,7 @@ LOOP = "loop"
 # Name in the cursor: whether training was stopped there.
 _STOPPED = "stopped"
 
-_DATA = "data"
+_DATA, _LINES = "data", "csv_lines"
 
 
 def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
@@ -87,6 +87,7 @@ class FitCheckpoint:
         self.seed = OrderSeed(0)
         self.data: list[float] = []
         self.batches = FitBatches()
+        self._lines: np.ndarray | None = None if saved is None else saved.extra.get(_LINES)
 
     # Restoring.
 
@@ -118,10 +119,26 @@ class FitCheckpoint:
         for change in self.batches.changed[len(known.changed) :]:
             self._run.say(f"the fit goes on otherwise than before: with {change}")
 
+    @property
+    def csv_lines(self) -> list[int]:
+        """Lines that the file of each CSVLogger had before this fit, if known."""
+        return [] if self._lines is None else [int(count) for count in self._lines]
+
+    def note_lines(self, now: list[int]) -> None:
+        """Note, as a fit begins, the lines that files of CSVLoggers have. Collective.
+
+        Args:
+            now: their numbers, of which the leader's count.
+        """
+        if now and self.saved is None:
+            self._lines = np.array(now, np.int64)
+            self._run.communicator.broadcast(self._lines)
+
     def restore_callbacks(self) -> None:
         """Restore the state of callbacks and history; called after the callbacks have begun."""
         if self.saved is not None:
             restore_callbacks(self._callbacks, self.saved.extra)
+            self._lines = self.saved.extra.get(_LINES)
             if told := fit_histories.running_in(self.saved):
                 keras_hooks.set_history(self._model, told)
             self._readings = ClockReadings()
@@ -201,6 +218,7 @@ class FitCheckpoint:
             **self._run.ledger.job.extra(),
             _DATA: np.array(self.data, np.float64),
             BATCHES: self.batches.packed(),
+            **({} if self._lines is None else {_LINES: self._lines}),
             **(more or {}),
         }
         ended = None if logs is None else (cursor.epoch - 1, logs)

@@ -22,7 +22,7 @@ import keras
 from matex import keras_hooks
 from matex.files.private import PrivateFiles
 from matex.keras_hooks import early_optimizers
-from matex.process.leader_writes import NotedSaves, drop_row, keeping_rows
+from matex.process.leader_writes import NotedSaves, drop_row, in_order, keeping_rows, lines_written
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 from matex.records import console
 
@@ -62,13 +62,13 @@ class OnLeader(keras.callbacks.Callback):
         alone: Callable[[Callable[[], None]], None],
     ) -> None:
         super().__init__()
-        self._inner = inner
+        self._inner = self.inner = inner
         self._leads = leads
         self._alone = alone
         self._begun: dict[str, tuple[Any, ...]] = {}
         self._ready = False
         self._left_out: Callable[[], None] | None = None  # at the end of an epoch, or of the fit
-        self.resumed_epoch: int | None = None  # if an earlier start of the run began the fit
+        self.resumed: dict[str, int] | None = None  # where an earlier start had begun the fit
 
     def names(self) -> dict[str, str]:
         """Strings among the callback's attributes, file names included, by attribute."""
@@ -107,11 +107,10 @@ class OnLeader(keras.callbacks.Callback):
             self._inner.set_model(self.model)
             if name != "on_train_begin":
                 with keeping_rows(self._inner):
-                    for begun, given in self._begun.items():
-                        if begun != name:
-                            getattr(self._inner, begun)(*given)
-            elif self.resumed_epoch is not None:
-                with keeping_rows(self._inner, before=self.resumed_epoch):
+                    for begun in [one for one in self._begun if one != name]:
+                        getattr(self._inner, begun)(*self._begun[begun])
+            elif self.resumed is not None:
+                with keeping_rows(self._inner, **self.resumed):
                     return self._inner.on_train_begin(*args)
         getattr(self._inner, name)(*args)
 
@@ -128,11 +127,9 @@ def _forwarding(name: str) -> Callable[..., None]:
     return call
 
 
-for _phase in ("train", "test", "predict", "epoch", "batch", "train_batch", "test_batch"):
+for _phase in "train test predict epoch batch train_batch test_batch predict_batch".split():
     for _edge in ("begin", "end"):
         setattr(OnLeader, f"on_{_phase}_{_edge}", _forwarding(f"on_{_phase}_{_edge}"))
-for _edge in ("begin", "end"):
-    setattr(OnLeader, f"on_predict_batch_{_edge}", _forwarding(f"on_predict_batch_{_edge}"))
 
 
 class OnEveryRankSavingOnLeader(OnLeader):
@@ -186,20 +183,23 @@ class AgreementCallback(keras.callbacks.Callback):
     """Last callback on every rank: after all others have run, the ranks agree."""
 
     def __init__(
-        self,
-        *,
-        after_begin: Callable[[], None],
-        after_batch: Callable[[], None],
+        self, *, after_begin: Callable[[list[int]], None], after_batch: Callable[[], None],
         after_epoch: Callable[[int, Any], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self._after_begin = after_begin
         self._after_batch = after_batch
         self._after_epoch = after_epoch
         self.on_leader: list[OnLeader] = []
 
+    def resume(self, epoch: int, lines: list[int]) -> None:
+        """Go on from *epoch* with CSV files that had so many *lines* before the fit. Local."""
+        counts = in_order([one.inner for one in self.on_leader], lines)
+        for one, count in zip(self.on_leader, counts, strict=True):
+            one.resumed = {"before": epoch, "lines": count}
+
     def on_train_begin(self, logs: Any = None) -> None:
-        self._after_begin()
+        self._after_begin(lines_written(one.inner for one in self.on_leader))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._after_batch()

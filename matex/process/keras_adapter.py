@@ -118,8 +118,8 @@ class KerasAdapter:
         self._earlier.begin(model, number)
         try:
             shared = {**self._shared_out(given, last), "epochs": asked}
-            for callback in last.on_leader:
-                callback.resumed_epoch = fit.resumed_epoch
+            if fit.resumed_epoch is not None:
+                last.resume(fit.resumed_epoch, fit.csv_lines)
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
             self._share_written()
             last.write_left_out()

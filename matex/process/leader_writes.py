@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from matex.keras_hooks.callbacks import is_csv_logger
 
-__all__ = ["NotedSaves", "drop_row", "keeping_rows"]
+__all__ = ["NotedSaves", "drop_row", "in_order", "keeping_rows", "lines_written"]
 
 
 class NotedSaves:
@@ -50,19 +50,32 @@ def drop_row(callback: Any, epoch: int) -> None:
             rows.path.write_bytes(b"".join(lines[:-1]))
 
 
+def lines_written(callbacks: Iterable[Any]) -> list[int]:
+    """Number of lines in the file of each CSVLogger among *callbacks*. Local."""
+    loggers = [one for one in callbacks if is_csv_logger(one)]
+    return [len(_CsvRows(Path(one.filename), one.sep).lines()) for one in loggers]
+
+
+def in_order(callbacks: Iterable[Any], lines: Iterable[int]) -> list[int]:
+    """The number of lines for each of *callbacks*, of those of CSVLoggers in order. Pure."""
+    left = iter(lines)
+    return [next(left, 0) if is_csv_logger(one) else 0 for one in callbacks]
+
+
 @contextlib.contextmanager
-def keeping_rows(callback: Any, *, before: int | None = None) -> Iterator[None]:
+def keeping_rows(callback: Any, *, before: int | None = None, lines: int = 0) -> Iterator[None]:
     """Context in which a CSVLogger that begins goes on with its file. Local.
 
     Args:
         callback: the CSVLogger; another callback begins as ever.
         before: epoch from which on the last fit's rows are deleted; none are by default.
+        lines: number of lines that were there before this fit, 0 by default.
     """
     if not is_csv_logger(callback):
         yield
         return
     if before is not None:
-        _drop_from(_CsvRows(Path(callback.filename), callback.sep), before)
+        _drop_from(_CsvRows(Path(callback.filename), callback.sep), before, lines)
     given, callback.append = callback.append, True
     try:
         yield
@@ -70,11 +83,11 @@ def keeping_rows(callback: Any, *, before: int | None = None) -> Iterator[None]:
         callback.append = given
 
 
-def _drop_from(rows: _CsvRows, epoch: int) -> None:
+def _drop_from(rows: _CsvRows, epoch: int, first: int) -> None:
     lines = rows.lines()
     kept = len(lines) - (bool(lines) and not lines[-1].endswith(b"\n"))
     following: float = math.inf
-    while kept and (told := rows.epoch(lines[kept - 1])) is not None:
+    while kept > first and (told := rows.epoch(lines[kept - 1])) is not None:
         if not epoch <= told < following:  # of this fit, or of an earlier one
             break
         kept, following = kept - 1, told

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from matex.process.leader_writes import keeping_rows
+from matex.process.leader_writes import keeping_rows, lines_written
 
 EARLIER = "epoch,loss\n0,0.9\n1,0.8\n2,0.7\n"
 
@@ -33,6 +33,21 @@ def test_rows_of_repeated_epochs_go_and_those_of_an_earlier_fit_stay(
     log.on_train_end()
     assert path.read_text().splitlines() == f"{EARLIER}{kept}{epoch},0.1,NA\n".splitlines()
     assert not log.append  # a further fit overwrites the file, as in plain Keras
+
+
+@pytest.mark.parametrize(("known", "kept"), [("", ""), ("0,0.6\n1,0.5\n", "")])
+def test_rows_before_a_fit_stay_that_wrote_none_before_its_checkpoint(
+    known: str, kept: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(EARLIER)
+    log = keras.callbacks.CSVLogger(path)
+    (lines,) = lines_written([keras.callbacks.History(), log])
+    path.write_text(EARLIER + known)
+    with keeping_rows(log, before=0, lines=lines):
+        log.on_train_begin()
+    log.on_train_end()
+    assert path.read_text() == EARLIER + kept
 
 
 def test_a_log_that_is_not_there_begins(tmp_path: Path) -> None:
