@@ -31,7 +31,8 @@ class EpochIterator:
         model: model being trained.
         source: source of the global batches; every rank has all of it.
         start: cursor at which training starts.
-        stops: whether training was stopped at *start*, inside an epoch whose end is to come.
+        stops: whether training was stopped at *start*, inside an epoch whose end is to come. False
+            by default.
         rate: schedule of the learning rate.
         uncut: maker of the steps if batches turn out not to be divisible.
         end: maker of plain Keras's changes at the end of data of unknown length.
@@ -47,7 +48,7 @@ class EpochIterator:
         source: Source,
         *,
         start: Cursor,
-        stops: bool,
+        stops: bool = False,
         rate: RateSchedule,
         uncut: UncutSteps,
         end: EndOfData,

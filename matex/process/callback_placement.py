@@ -29,11 +29,7 @@ from matex.records import console
 __all__ = ["AgreementCallback", "LeaderProgressBar", "OnLeader", "share_out"]
 
 # Those of Keras's that write, send or print, and decide nothing for the training.
-_WRITING = (
-    keras.callbacks.CSVLogger,
-    keras.callbacks.RemoteMonitor,
-    keras.callbacks.TensorBoard,
-)
+_WRITING = (keras.callbacks.CSVLogger, keras.callbacks.RemoteMonitor, keras.callbacks.TensorBoard)
 # Packages whose callbacks tell a service or a terminal of the run: once is enough.
 _TRACKERS = (
     "aim", "clearml", "comet_ml", "dvclive", "mlflow", "neptune", "swanlab", "tqdm", "wandb",
@@ -127,7 +123,8 @@ def _forwarding(name: str) -> Callable[..., None]:
     return call
 
 
-for _phase in "train test predict epoch batch train_batch test_batch predict_batch".split():
+_PARTS = ("train_batch", "test_batch", "predict_batch")
+for _phase in ("train", "test", "predict", "epoch", "batch", *_PARTS):
     for _edge in ("begin", "end"):
         setattr(OnLeader, f"on_{_phase}_{_edge}", _forwarding(f"on_{_phase}_{_edge}"))
 

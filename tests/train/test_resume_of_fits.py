@@ -14,7 +14,7 @@ from tests.train.runs import SCRIPTS, execute, matex_run
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What plain Keras writes."""
+    """Folder with the files that the script writes under plain Keras."""
     folder = tmp_path_factory.mktemp("plain")
     command = [sys.executable, SCRIPTS / "several_fits.py", folder / "told.json"]
     done = execute(command, directory=folder)
