@@ -25,14 +25,17 @@ def restore_callbacks(
     extra: Mapping[str, np.ndarray],
     *,
     keeping: Callable[[Any], bool] = lambda value: False,
-) -> None:
+) -> list[str]:
     """Restore the state of *callbacks*. Local.
 
     Args:
         callbacks: callbacks of the same kinds in the same order as those whose state was held.
         extra: arrays of the checkpoint, by name.
         keeping: whether a present value is left unchanged. By default none is.
+
+    Returns:
+        Words for what begins anew, none where all could be kept.
     """
     names = {key[len(_CALLBACKS) :]: key for key in extra if key.startswith(_CALLBACKS)}
     memory = {name: extra[key] for name, key in names.items()}
-    keras_hooks.restore_callback_state(callbacks, memory, keeping=keeping)
+    return keras_hooks.restore_callback_state(callbacks, memory, keeping=keeping)

@@ -137,7 +137,9 @@ class FitCheckpoint:
     def restore_callbacks(self) -> None:
         """Restore the state of callbacks and history; called after the callbacks have begun."""
         if self.saved is not None:
-            restore_callbacks(self._callbacks, self.saved.extra)
+            anew = restore_callbacks(self._callbacks, self.saved.extra)
+            if anew and self._continues:
+                self._run.say(f"after the resumption these begin anew: {'; '.join(anew)}")
             self._lines = self.saved.extra.get(_LINES)
             if told := fit_histories.running_in(self.saved):
                 keras_hooks.set_history(self._model, told)

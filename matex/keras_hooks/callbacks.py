@@ -1,4 +1,4 @@
-"""State of callbacks from epoch to epoch: Keras's own by name, a user's plain values."""
+"""State of callbacks from epoch to epoch: Keras's own by name, a user's attributes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import keras
 import numpy as np
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-from matex.keras_hooks import plain_values
+from matex.keras_hooks.own_state import own_state, restore_own_state
+from matex.keras_hooks.stateless import keeps_something
 
 __all__ = [
     "add_epochs",
@@ -33,10 +34,6 @@ __all__ = [
 ]
 
 _LIST = "best_weights"
-_OWN = "own"
-
-# Attributes that every callback has, which are no state of its own.
-_NO_MEMORY = {"_model", "model", "params", "validation_data"}
 
 # On the history of a fit that was begun elsewhere or earlier: the numbers of the epochs before.
 _BEFORE = "matex_before"
@@ -151,9 +148,10 @@ def saving_nothing(callback: Any) -> Iterator[None]:
 def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
     """Copies of the state of *callbacks*, by name; local.
 
-    Of a user's callback these are the attributes that hold plain values, see
-    :mod:`matex.keras_hooks.plain_values`.
+    Of a user's callback these are its attributes: plain values, see
+    :mod:`matex.keras_hooks.plain_values`, and objects, see :mod:`matex.keras_hooks.own_objects`.
     """
+    callbacks = list(callbacks)
     found: dict[str, np.ndarray] = {}
     for name, callback, attributes in _deciding(callbacks):
         for attribute in attributes:
@@ -163,9 +161,7 @@ def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
             else:
                 parts = {} if value is None else {attribute: np.array(value)}
             found.update((f"{name}/{key}", array) for key, array in parts.items())
-    for name, callback in _owned(callbacks):
-        values = {key: value for key, value in vars(callback).items() if key not in _NO_MEMORY}
-        found[f"{name}/{_OWN}"] = plain_values.packed(values)
+    found.update(own_state(callbacks))
     return found
 
 
@@ -174,15 +170,17 @@ def restore_callback_state(
     memory: Mapping[str, np.ndarray],
     *,
     keeping: Callable[[Any], bool] = lambda value: False,
-) -> None:
+) -> list[str]:
     """Restore the state of callbacks of the same kinds in the same order; local.
 
-    State without a counterpart in *memory* is left unchanged.
+    State without a counterpart in *memory* is left unchanged. Returned are words for what of the
+    users' callbacks begins anew.
 
     Args:
         keeping: whether a present value of a user's callback is left unchanged, too. By default
             none is.
     """
+    callbacks = list(callbacks)
     for name, callback, attributes in _deciding(callbacks):
         mine = {
             key[len(name) + 1 :]: value
@@ -195,13 +193,11 @@ def restore_callback_state(
         weights = [mine[key] for key in mine if key.startswith(f"{_LIST}/")]
         if weights:
             setattr(callback, _LIST, weights)
-    for name, callback in _owned(callbacks):
-        content = memory.get(f"{name}/{_OWN}")
-        if content is not None:
-            present = vars(callback)
-            for key, value in plain_values.unpacked(content).items():
-                if not keeping(present.get(key)):
-                    present[key] = value
+    anew = restore_own_state(callbacks, memory, keeping=keeping)
+    told = (one for one in callbacks if isinstance(one, keras.callbacks.LambdaCallback))
+    if any(keeps_something(value) for one in told for value in vars(one).values()):
+        anew.append("what functions of LambdaCallback keep")
+    return anew
 
 
 def looks_for_nan(callbacks: Any) -> bool:
@@ -262,17 +258,6 @@ def _epochs(history: Any) -> list[int]:
 
 def _number(value: Any) -> Any:
     return float(value) if np.ndim(value) == 0 else np.asarray(value).tolist()
-
-
-def _owned(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    """Callbacks of user classes, with names that follow from their order."""
-    counts: dict[str, int] = {}
-    for callback in callbacks:
-        kind = type(callback)
-        if kind.__module__.partition(".")[0] in ("keras", "matex"):
-            continue
-        number = counts[kind.__name__] = counts.get(kind.__name__, -1) + 1
-        yield f"{kind.__name__}-{number}", callback
 
 
 def _deciding(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any, tuple[str, ...]]]:

@@ -1,75 +1,295 @@
 """Plain Python values and arrays as bytes and back: the state of user callbacks.
 
-Nothing in the bytes is executed when they are read, so they may stand in a checkpoint.
+Nothing in the bytes is executed when they are read, so they may stand in a checkpoint. A
+container or array that is met again is written once, so that it is one object again.
 """
 
 from __future__ import annotations
 
 import base64
+import collections
+import datetime
 import json
-from collections.abc import Mapping
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["packed", "unpacked"]
+from matex.keras_hooks import random_states
+
+__all__ = ["ABSENT", "TOO_DEEP", "Coder", "Decoder", "NotPlainError", "as_bytes", "from_bytes"]
+
+#: The present value where there is none.
+ABSENT: Any = object()
 
 _SIMPLE = (bool, int, float, str, type(None))
+_FACTORIES: dict[str, type | None] = {
+    "None": None,
+    **{kind.__name__: kind for kind in (int, float, str, list, dict, set)},
+}
+_TIMES = {kind.__name__: kind for kind in (datetime.datetime, datetime.date, datetime.time)}
+_PATHS = {
+    kind.__name__: kind
+    for kind in (pathlib.PosixPath, pathlib.PurePosixPath, pathlib.PureWindowsPath)
+}
+#: The reason why a value is not plain that has too many levels.
+TOO_DEEP = "too deep"
+
+_LEAST = 8  # bytes that any value is counted with
+_DEEPEST = 100  # levels, far from where Python or its JSON end with an error
 
 
-class _NotPlainError(Exception):
+class NotPlainError(Exception):
     """A value that is not plain, and does not consist of plain values."""
 
 
-def packed(values: Mapping[str, Any]) -> np.ndarray:
-    """Bytes of the plain ones among the named *values*: uint8. Pure.
-
-    Plain are None, booleans, numbers, strings, NumPy arrays and scalars without objects, and
-    lists, tuples and dictionaries of plain values. The others are left out.
-    """
-    found = {}
-    for name, value in values.items():
-        try:
-            found[name] = _coded(value)
-        except _NotPlainError:
-            continue
+def as_bytes(found: Any) -> np.ndarray:
+    """Text of codes as uint8. Pure."""
     return np.frombuffer(json.dumps(found).encode(), np.uint8)
 
 
-def unpacked(content: np.ndarray) -> dict[str, Any]:
-    """Values given to :func:`packed`, by name, with their types. Pure."""
-    found: dict[str, Any] = json.loads(content.tobytes())
-    return {name: _decoded(value) for name, value in found.items()}
+def from_bytes(content: np.ndarray) -> Any:
+    """Codes given to :func:`as_bytes`. Pure."""
+    return json.loads(content.tobytes())
 
 
-def _coded(value: Any) -> Any:
-    if type(value) in _SIMPLE:
-        return value
-    if type(value) is list:
-        return [_coded(part) for part in value]
-    if type(value) is tuple:
-        return {"tuple": [_coded(part) for part in value]}
-    if type(value) is dict:
-        return {"dict": [[_coded(key), _coded(part)] for key, part in value.items()]}
-    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-        if value.dtype.kind == "V":  # bfloat16 and records, whose names NumPy may not know
-            raise _NotPlainError
-        text = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+class Coder:
+    """Writes values as what JSON can hold. Pure.
+
+    Plain are None, booleans, numbers, strings, bytes, ranges, times, paths, NumPy arrays and
+    scalars without objects, random generators, and lists, tuples, dictionaries, sets and the
+    containers of :mod:`collections` of plain values.
+    """
+
+    def __init__(self) -> None:
+        self.spent = 0
+        self._depth = 0
+        self._known: dict[int, tuple[int, Any]] = {}
+
+    def whole(self, value: Any) -> Any:
+        """The code of *value*; where it has none, nothing is left of the attempt.
+
+        Raises:
+            NotPlainError: *value* is not plain.
+        """
+        spent, known = self.spent, len(self._known)
+        try:
+            return self.code(value)
+        except NotPlainError:
+            self.spent = spent
+            while len(self._known) > known:
+                self._known.popitem()
+            raise
+
+    def other(self, value: Any) -> Any:
+        """The code of a *value* that is not plain: none here.
+
+        Raises:
+            NotPlainError: always.
+        """
+        raise NotPlainError(type(value).__name__)
+
+    def spend(self, nbytes: int) -> None:
+        """Count the bytes of a value."""
+        self.spent += nbytes
+
+    def code(self, value: Any) -> Any:
+        """The code of *value*, in parts.
+
+        Raises:
+            NotPlainError: it is not plain.
+        """
+        if self._depth == _DEEPEST:
+            raise NotPlainError(TOO_DEEP)
+        self._depth += 1
+        try:
+            return self._code(value)
+        finally:
+            self._depth -= 1
+
+    def _code(self, value: Any) -> Any:
+        kind = type(value)
+        if (fixed := self._fixed(value, self.code)) is not ABSENT:
+            return fixed
+        known = kind in _CONTAINERS or kind is np.ndarray or random_states.is_random(value)
+        factory = value.default_factory if kind is collections.defaultdict else None
+        if not known or factory not in _FACTORIES.values():
+            return self.other(value)
+        if id(value) in self._known:
+            return {"again": self._known[id(value)][0]}
+        self._known[id(value)] = len(self._known), value
+        self.spend(_LEAST * len(value) if kind in _CONTAINERS else _LEAST)
+        if kind is np.ndarray:
+            return self._array(value)
+        if kind is list:
+            return [self.code(part) for part in value]
+        if kind is dict:
+            return {"dict": self._pairs(value)}
+        if kind is bytearray:
+            return {"bytearray": self._text(value)}
+        if kind is set:
+            return {"set": self._sorted(value)}
+        if kind is collections.deque:
+            return {"deque": [value.maxlen, [self.code(part) for part in value]]}
+        if kind is collections.defaultdict:
+            name = getattr(factory, "__name__", "None")
+            return {"defaultdict": [name, self._pairs(value)]}
+        if kind in (collections.OrderedDict, collections.Counter):
+            return {kind.__name__: self._pairs(value)}
+        state = random_states.random_state(value)
+        return {"random": [self.code(part) for part in state]}
+
+    def _fixed(self, value: Any, part: Callable[[Any], Any]) -> Any:
+        """The code of a *value* that cannot be changed, of others `ABSENT`."""
+        kind = type(value)
+        self.spend(_LEAST)
+        if kind is str:
+            self.spend(len(value))
+        if kind in _SIMPLE:
+            return value
+        if kind is tuple:
+            return {"tuple": [part(one) for one in value]}
+        if kind is frozenset:
+            return {"frozenset": self._sorted(value)}
+        if kind is bytes:
+            return {"bytes": self._text(value)}
+        if kind is complex:
+            return {"complex": [value.real, value.imag]}
+        if kind is range:
+            return {"range": [value.start, value.stop, value.step]}
+        if kind is datetime.timedelta:
+            return {"timedelta": [value.days, value.seconds, value.microseconds]}
+        if kind in _TIMES.values():
+            text = value.isoformat()
+            # A named time zone and the second of two equal hours do not stand in the text.
+            if repr(kind.fromisoformat(text)) == repr(value):
+                return {"time": [kind.__name__, text]}
+        if kind in _PATHS.values():
+            return {"path": [kind.__name__, str(value)]}
+        return self._array(value) if isinstance(value, np.generic) else ABSENT
+
+    def _key(self, value: Any) -> Any:
+        code = self._fixed(value, self._key)
+        if code is ABSENT:
+            raise NotPlainError(type(value).__name__)
+        return code
+
+    def _sorted(self, values: Iterable[Any]) -> list[Any]:
+        """Codes in an order that does not follow from hashes, which differ between processes."""
+        codes = [self._key(value) for value in values]
+        return sorted(codes, key=None if {*map(type, codes)} in ({int}, {str}) else json.dumps)
+
+    def _pairs(self, values: Mapping[Any, Any]) -> list[Any]:
+        return [[self._key(key), self.code(part)] for key, part in values.items()]
+
+    def _array(self, value: Any) -> Any:
+        # Of bfloat16 and records NumPy may not know the names.
+        if value.dtype.hasobject or value.dtype.kind == "V":
+            raise NotPlainError(f"{type(value).__name__} of {value.dtype}")
         shape = list(value.shape) if isinstance(value, np.ndarray) else None
-        return {"array": [value.dtype.str, shape, text]}
-    raise _NotPlainError
+        self.spend(value.nbytes)
+        return {"array": [value.dtype.str, shape, _base64(np.ascontiguousarray(value).tobytes())]}
+
+    def _text(self, value: bytes | bytearray) -> str:
+        self.spend(len(value))
+        return _base64(value)
 
 
-def _decoded(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_decoded(part) for part in value]
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind == "tuple":
-        return tuple(_decoded(part) for part in content)
-    if kind == "dict":
-        return {_decoded(key): _decoded(part) for key, part in content}
-    dtype, shape, text = content
-    flat = np.frombuffer(base64.b64decode(text), dtype).copy()
-    return flat[0] if shape is None else flat.reshape(shape)
+class Decoder:
+    """Makes values, with their types, of what a :class:`Coder` wrote. Pure."""
+
+    def __init__(self) -> None:
+        self._made: list[Any] = []
+
+    def other(self, kind: str, content: Any, present: Any) -> Any:
+        """The value of a *kind* that is not plain: none here.
+
+        Raises:
+            NotPlainError: always.
+        """
+        raise NotPlainError(kind)
+
+    def value(self, code: Any, present: Any = ABSENT) -> Any:
+        """The value of *code*; random generators are changed in place if *present* is one."""
+        if isinstance(code, list):
+            return self._filled([], list.append, code, present)
+        if not isinstance(code, dict):
+            return code
+        ((kind, content),) = code.items()
+        if kind == "again":
+            return self._made[content]
+        if kind == "tuple":
+            return tuple(self.value(one, _at(present, i)) for i, one in enumerate(content))
+        if kind == "deque":
+            empty: Any = collections.deque(maxlen=content[0])
+            return self._filled(empty, collections.deque.append, content[1], present)
+        if kind == "array":
+            dtype, shape, text = content
+            flat = np.frombuffer(base64.b64decode(text), dtype).copy()
+            return flat[0] if shape is None else self._noted(flat.reshape(shape))
+        if kind == "random":
+            place = len(self._made)
+            self._noted(None)
+            name, state, seeds = (self.value(part) for part in content)
+            self._made[place] = random_states.made_random(name, state, seeds, present)
+            return self._made[place]
+        if kind in _MAPPINGS:
+            return self._mapping(kind, content, present)
+        if kind == "set":
+            return self._noted({self.value(one) for one in content})
+        if kind == "bytearray":
+            return self._noted(bytearray(base64.b64decode(content)))
+        if kind in _FIXED:
+            return _FIXED[kind](self, content)
+        return self.other(kind, content, present)
+
+    def _mapping(self, kind: str, content: Any, present: Any) -> Any:
+        made: Any = _MAPPINGS[kind]()
+        if kind == "defaultdict":
+            factory, content = content
+            made.default_factory = _FACTORIES[factory]
+        self._noted(made)
+        there = present if isinstance(present, dict) else {}
+        for key, part in content:
+            name = self.value(key)
+            made[name] = self.value(part, there.get(name, ABSENT))
+        return made
+
+    def _filled(self, made: Any, append: Any, parts: Iterable[Any], present: Any) -> Any:
+        self._noted(made)
+        for place, part in enumerate(parts):
+            append(made, self.value(part, _at(present, place)))
+        return made
+
+    def _noted(self, made: Any) -> Any:
+        self._made.append(made)
+        return made
+
+
+_MAPPINGS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
+}
+_CONTAINERS = (list, set, bytearray, collections.deque, *_MAPPINGS.values())
+
+_FIXED: dict[str, Callable[[Decoder, Any], Any]] = {
+    "frozenset": lambda decoder, content: frozenset(decoder.value(one) for one in content),
+    "bytes": lambda decoder, content: base64.b64decode(content),
+    "complex": lambda decoder, content: complex(*content),
+    "range": lambda decoder, content: range(*content),
+    "timedelta": lambda decoder, content: datetime.timedelta(*content),
+    "time": lambda decoder, content: _TIMES[content[0]].fromisoformat(content[1]),
+    "path": lambda decoder, content: _PATHS[content[0]](content[1]),
+}
+
+
+def _base64(content: bytes | bytearray) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _at(present: Any, place: int) -> Any:
+    """The part of *present* at *place*, if it has one."""
+    if isinstance(present, list | tuple | collections.deque) and place < len(present):
+        return present[place]
+    return ABSENT

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import tree
 from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
@@ -18,6 +19,7 @@ __all__ = [
     "OpError",
     "as_tensors",
     "batch_spec",
+    "cast",
     "constant",
     "flatten",
     "graph_of",
@@ -26,25 +28,53 @@ __all__ = [
     "is_eager",
     "is_keras_variable",
     "is_model",
+    "is_of_training",
     "is_optimizer",
     "is_tape",
     "is_tensor",
     "is_text",
     "is_variable",
+    "made_variable",
     "map_gradients",
     "map_structure",
+    "numbers_in",
     "outside_functions",
     "outside_graphs",
     "pack_as",
     "referred_value",
     "shapes_of_dense",
     "tensor_of",
+    "variables_held",
     "whole_numbers",
 ]
 
 
 #: Exception of a failing TensorFlow operation.
 OpError = tf.errors.OpError
+
+# No state of a script's own objects: what is trained, what it is trained with, and descriptions.
+_OF_TRAINING: tuple[type, ...] = (
+    keras.Model,
+    keras.layers.Layer,
+    keras.optimizers.Optimizer,
+    keras.losses.Loss,
+    keras.optimizers.schedules.LearningRateSchedule,
+    keras.initializers.Initializer,
+    keras.regularizers.Regularizer,
+    keras.constraints.Constraint,
+    keras.DTypePolicy,
+    keras.utils.PyDataset,
+    keras.KerasTensor,
+    tf.Module,
+    tf.data.Dataset,
+    tf.data.Options,
+    tf.DType,
+    tf.TypeSpec,
+    tf.TensorShape,
+    tf.Graph,
+    tf.summary.SummaryWriter,
+    tf.types.experimental.PolymorphicFunction,
+)
 
 # Creators of variables are called from high to low: the script's have 100, a function's has 50.
 _BEFORE_FUNCTIONS = 51
@@ -60,6 +90,37 @@ def tensor_of(value: Any) -> Any:
 def constant(array: Any) -> Any:
     """*array* as an eager tensor."""
     return tf.constant(array)
+
+
+def cast(array: Any, dtype: Any) -> Any:
+    """*array* as an eager tensor of *dtype*, by name or by TensorFlow's type."""
+    return tf.cast(array, dtype)
+
+
+def numbers_in(value: Any) -> tuple[str, np.ndarray] | None:
+    """The type of a tensor or variable by name, and its numbers; None where it has none."""
+    dtype = tf.as_dtype(value.dtype)
+    known = dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool
+    if not known or not hasattr(value, "numpy"):
+        return None
+    array = np.asarray(value.numpy())
+    # NumPy's text for bfloat16 and smaller types is none; float32 holds all their values.
+    return dtype.name, array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def made_variable(value: Any, *, of_keras: bool, trainable: bool) -> Any:
+    """A new variable, of Keras or of TensorFlow, of the type of the tensor *value*."""
+    if of_keras:
+        return keras.Variable(value, dtype=value.dtype.name, trainable=trainable)
+    return tf.Variable(value, trainable=trainable)
+
+
+def variables_held(value: Any) -> list[Any] | None:
+    """Variables of a metric or of a random generator of Keras or TensorFlow; None of others."""
+    if isinstance(value, keras.metrics.Metric):
+        return list(value.variables)
+    random = isinstance(value, keras.random.SeedGenerator | tf.random.Generator)
+    return [value.state] if random else None
 
 
 def referred_value(variable: Any) -> Any:
@@ -117,6 +178,11 @@ def is_model(value: Any) -> bool:
 def is_optimizer(value: Any) -> bool:
     """Whether *value* is an optimizer of Keras 3."""
     return isinstance(value, keras.optimizers.Optimizer)
+
+
+def is_of_training(value: Any) -> bool:
+    """Whether *value* is a model, or something that a training is made of, such as a loss."""
+    return isinstance(value, _OF_TRAINING)
 
 
 def is_tape(value: Any) -> bool:

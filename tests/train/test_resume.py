@@ -54,6 +54,8 @@ def test_resumes_in_the_middle_of_an_epoch(
     for name, value in whole.summary["metrics"].items():
         assert summary["metrics"][name] == pytest.approx(value, rel=1e-4), name
     assert "continuing from the checkpoint of step 25" in outcome.stdout
+    anew = "begin anew: attribute epochs (generator) of the callback Jittering\n"
+    assert outcome.stdout.count(anew) == 1
     assert (saved / FENCE).read_text() == "2 0\n"  # ranks of the first start write no more
 
 

@@ -4,6 +4,7 @@ Several kinds are trained one after the other, each from the same seed.
 """
 
 import argparse
+import collections
 import os
 import signal
 
@@ -55,6 +56,27 @@ class Counting(keras.callbacks.Callback):
         assert self.begun == epoch + 1
 
 
+class Jittering(keras.callbacks.Callback):
+    """Moves the weights by noise and the rate by losses."""
+
+    def __init__(self):
+        super().__init__()
+        self.recent, self.seen = collections.deque(maxlen=2), set()
+        self.noise, self.mean = np.random.default_rng(3), keras.metrics.Mean()
+        self.epochs = (epoch for epoch in range(9))
+
+    def on_epoch_end(self, epoch, logs=None):
+        next(self.epochs)
+        self.recent.append(logs["loss"])
+        self.seen.add(epoch)
+        self.mean.update_state(logs["loss"])
+        moved = [w + self.noise.normal(0, 0.1, w.shape) for w in self.model.get_weights()]
+        self.model.set_weights(moved)
+        optimizer = self.model.optimizer
+        optimizer.learning_rate *= 0.5 + self.recent[0] / 2 + float(self.mean.result()) / 2
+        assert self.seen == set(range(epoch + 1))
+
+
 def made_data(path):
     if path:
         import h5py
@@ -84,7 +106,7 @@ def train(kind, path):
     extra = {"verbose": 2, "callbacks": [] if args.end_all_at is None else [EndAll()]}
     if args.falling:
         falls = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.8 * rate)
-        extra["callbacks"] += [falls, Counting()]
+        extra["callbacks"] += [falls, Counting(), Jittering()]
     if args.log is not None:
         extra["callbacks"].append(keras.callbacks.CSVLogger(args.log))
     if kind == "tf-data":

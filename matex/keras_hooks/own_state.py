@@ -1,0 +1,63 @@
+"""State of the callbacks of a user's classes, and what of it begins anew when it is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from matex.keras_hooks import plain_values
+from matex.keras_hooks.own_objects import OwnStateCoder, OwnStateDecoder
+
+__all__ = ["own_state", "restore_own_state"]
+
+_OWN, _LOST = "own", "lost"
+
+
+def own_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
+    """Copies of the state of those *callbacks* that are of a user's classes, by name; local."""
+    callbacks = list(callbacks)
+    coder = OwnStateCoder(callbacks)
+    found: dict[str, np.ndarray] = {}
+    for name, callback in _owned(callbacks):
+        found[f"{name}/{_OWN}"] = coder.packed(callback)
+        if coder.lost:
+            found[f"{name}/{_LOST}"] = plain_values.as_bytes(coder.lost)
+    return found
+
+
+def restore_own_state(
+    callbacks: Iterable[Any],
+    memory: Mapping[str, np.ndarray],
+    *,
+    keeping: Callable[[Any], bool],
+) -> list[str]:
+    """Restore what :func:`own_state` returned, and tell what begins anew, in words; local.
+
+    Args:
+        keeping: function that tells whether a present value is left unchanged.
+    """
+    callbacks = list(callbacks)
+    anew: dict[str, None] = {}
+    for name, callback in _owned(callbacks):
+        content, lost = memory.get(f"{name}/{_OWN}"), memory.get(f"{name}/{_LOST}")
+        names = [] if lost is None else plain_values.from_bytes(lost)
+        if content is not None:
+            decoder = OwnStateDecoder(keeping)
+            decoder.restore(callback, content)
+            names += decoder.lost
+        kind = type(callback).__name__
+        anew |= dict.fromkeys(f"attribute {one} of the callback {kind}" for one in names)
+    return list(anew)
+
+
+def _owned(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Callbacks of user classes, with names that follow from their order."""
+    counts: dict[str, int] = {}
+    for callback in callbacks:
+        kind = type(callback)
+        if kind.__module__.partition(".")[0] in ("keras", "matex"):
+            continue
+        number = counts[kind.__name__] = counts.get(kind.__name__, -1) + 1
+        yield f"{kind.__name__}-{number}", callback

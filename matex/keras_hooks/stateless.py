@@ -1,0 +1,157 @@
+"""Kinds of objects that hold no state of a callback, and those that the script's classes make."""
+
+from __future__ import annotations
+
+import abc
+import argparse
+import dis
+import functools
+import logging
+import random
+import re
+import sys
+import sysconfig
+import threading
+import types
+import typing
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from matex.keras_hooks import tensors
+
+__all__ = ["is_callback", "is_no_state", "is_of_script", "keeps_something"]
+
+_NO_STATE: tuple[type, ...] = (
+    np.dtype,
+    np.ufunc,
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.ModuleType,
+    types.CodeType,
+    argparse.Namespace,
+    types.GenericAlias,
+    functools.partial,
+    staticmethod,
+    classmethod,
+    property,
+    type,
+    type(Ellipsis),
+    type(NotImplemented),
+    logging.Logger,
+    logging.LoggerAdapter,
+    logging.Handler,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    threading.Condition,
+    threading.Event,
+    threading.Semaphore,
+    re.Pattern,
+    weakref.ref,
+)
+_CHANGING: tuple[type, ...] = (
+    list,
+    dict,
+    set,
+    bytearray,
+    deque,
+    random.Random,
+    np.random.Generator,
+    np.random.RandomState,
+)
+_LIBRARIES = {"site-packages", "dist-packages"}
+_ABSTRACT = (object, abc.ABC, typing.Generic, typing.Protocol)
+
+
+def is_no_state(value: Any) -> bool:
+    """Whether *value* is plainly no state of a callback that holds it."""
+    return (
+        isinstance(value, _NO_STATE)
+        or tensors.is_of_training(value)
+        or type(value).__module__.partition(".")[0] == "matex"
+        or _is_frozen(type(value))
+    )
+
+
+def is_callback(value: Any) -> bool:
+    """Whether *value* is of a class that inherits Keras's callback."""
+    return any(map(_is_keras_callback, type(value).__mro__))
+
+
+def is_of_script(kind: type) -> bool:
+    """Whether *kind* and the classes it inherits are the script's, with their state in a dict."""
+    if kind is types.SimpleNamespace:
+        return True
+    own = [base for base in kind.__mro__ if base not in _ABSTRACT and not _is_keras_callback(base)]
+    return (
+        bool(own)
+        and bool(getattr(kind, "__dictoffset__", 0))
+        and not any(vars(base).get("__slots__") for base in own)
+        and all(_is_own(base.__module__) for base in own)
+    )
+
+
+def keeps_something(function: Any) -> bool:
+    """Whether a *function* may change what it finds outside: by what it names, not by a trial."""
+    if isinstance(function, functools.partial):
+        given = [*function.args, *function.keywords.values()]
+        return any(map(_changes, given)) or keeps_something(function.func)
+    if isinstance(function, types.BuiltinMethodType):  # such as the append of a list
+        return isinstance(function.__self__, _CHANGING)
+    if isinstance(function, types.MethodType):
+        owner = type(function.__self__)
+        return is_of_script(owner) and not is_no_state(function.__self__)
+    if not isinstance(function, types.FunctionType):
+        return is_of_script(type(function)) and not is_no_state(function)
+    return any(_names_what_changes(function))
+
+
+def _is_frozen(kind: type) -> bool:
+    """Whether the instances of *kind* are a dataclass's that cannot be changed."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return bool(getattr(parameters, "frozen", False))
+
+
+def _is_keras_callback(kind: type) -> bool:
+    return kind.__name__ == "Callback" and kind.__module__.partition(".")[0] == "keras"
+
+
+def _names_what_changes(function: types.FunctionType) -> Iterator[bool]:
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    for step in dis.get_instructions(function.__code__):
+        if step.opname in ("STORE_GLOBAL", "STORE_DEREF"):
+            yield step.opname == "STORE_GLOBAL" or step.argval in cells
+        elif step.opname == "LOAD_GLOBAL":
+            yield _changes(function.__globals__.get(step.argval))
+        elif step.opname == "LOAD_DEREF" and step.argval in cells:
+            try:
+                yield _changes(cells[step.argval].cell_contents)
+            except ValueError:  # not assigned yet
+                continue
+    yield from map(_changes, function.__defaults__ or ())
+
+
+def _changes(value: Any) -> bool:
+    if is_no_state(value):
+        return False
+    return isinstance(value, _CHANGING) or tensors.is_variable(value) or is_of_script(type(value))
+
+
+@functools.cache
+def _is_own(module: str) -> bool:
+    """Whether *module* belongs to the script and not to a library."""
+    if module == "__main__" or module not in sys.modules:
+        return module.partition(".")[0] != "matex"
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None or module.partition(".")[0] == "matex":
+        return False
+    path, libraries = Path(file).resolve(), sysconfig.get_paths()
+    return not _LIBRARIES & set(path.parts) and not any(
+        path.is_relative_to(Path(libraries[name]).resolve()) for name in ("stdlib", "platstdlib")
+    )

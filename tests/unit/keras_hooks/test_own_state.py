@@ -1,0 +1,193 @@
+"""Objects that a callback holds are given their state again; what begins anew is named."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import io
+import logging
+import re
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from matex import keras_hooks
+
+
+class Mode(enum.Enum):
+    WARM = 1
+    COLD = 2
+
+
+@dataclass
+class Window:
+    values: deque[float] = field(default_factory=lambda: deque(maxlen=3))
+    mean: float = 0.0
+    owner: Any = None
+
+
+@dataclass(frozen=True)
+class Fixed:
+    text: io.StringIO
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+
+class Holding(keras.callbacks.Callback):
+    """Holds what callbacks hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = Window()
+        self.window.owner = self
+        self.same = self.window
+        self.windows: dict[str, list[Any]] = {"a": [Window(), 0.0]}
+        self.mean = keras.metrics.Mean()
+        self.average = [tf.Variable([0.0, 0.0]), keras.Variable(0.0, dtype="bfloat16")]
+        self.late: Any = None
+        self.last = tf.constant(0)
+        self.seeds = keras.random.SeedGenerator(4)
+        self.noise = np.random.default_rng(3)
+        self.mode = Mode.WARM
+
+    def change(self) -> None:
+        self.window.values.extend([1.0, 2.0, 3.0, 4.0])
+        self.window.mean = 3.0
+        self.windows["a"][0].mean, self.windows["a"][1] = 5.0, 6.0
+        self.mean.update_state([2.0, 4.0])
+        self.average[0].assign([1.0, 2.0])
+        self.average[1].assign(1.5)
+        self.late = [tf.Variable(7, trainable=False), keras.Variable(2.5, dtype="bfloat16")]
+        self.last = tf.constant(8, tf.int64)
+        keras.random.normal((), seed=self.seeds)
+        self.noise.normal()
+        self.mode = Mode.COLD
+
+
+def restored(first: Any, second: Any) -> list[str]:
+    memory = keras_hooks.callback_state([first])
+    assert all(value.dtype == np.uint8 for value in memory.values())
+    return keras_hooks.restore_callback_state([second], memory)
+
+
+def test_objects_are_given_their_state() -> None:
+    first, again = Holding(), Holding()
+    there = vars(again).copy()
+    first.change()
+    inner, noise = again.windows["a"][0], again.noise
+    assert restored(first, again) == []
+    for name in ("window", "same", "mean", "seeds", "noise"):
+        assert getattr(again, name) is there[name], name
+    assert again.window.values == deque([2.0, 3.0, 4.0]) and again.window.values.maxlen == 3
+    assert (again.window.mean, again.window.owner) == (3.0, again)
+    assert again.windows["a"][0] is inner and (inner.mean, again.windows["a"][1]) == (5.0, 6.0)
+    assert float(again.mean.result()) == 3.0
+    assert again.average[0].numpy().tolist() == [1.0, 2.0]
+    assert float(again.average[1].numpy()) == 1.5
+    assert int(again.late[0].numpy()) == 7 and not again.late[0].trainable
+    assert float(again.late[1].numpy()) == 2.5 and again.late[1].dtype == "bfloat16"
+    assert (int(again.last), again.last.dtype, again.mode) == (8, tf.int64, Mode.COLD)
+    assert again.seeds.state.numpy().tolist() == first.seeds.state.numpy().tolist()
+    assert noise.normal() == first.noise.normal()
+
+
+def test_the_state_of_the_model_is_not_stored_again() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+
+    class Referring(keras.callbacks.Callback):
+        pass
+
+    callback = Referring()
+    bare = keras_hooks.callback_state([callback])
+    callback.set_model(model)
+    variables = model.variables + model.optimizer.variables
+    callback.weights = [*variables, *(one.value for one in variables)]
+    callback.rate = model.optimizer.learning_rate
+    callback.other = {"optimizer": model.optimizer, "layer": model.layers[0]}
+    callback.trainer = Window(owner=model)
+    (content,) = keras_hooks.callback_state([callback]).values()
+    assert "variable" not in content.tobytes().decode() and "rate" not in content.tobytes().decode()
+    assert len(bare) == 1
+    assert keras_hooks.restore_callback_state([callback], {"Referring-0/own": content}) == []
+
+
+def test_what_begins_anew_is_named() -> None:
+    class Losing(keras.callbacks.Callback):
+        def __init__(self, *, more: bool) -> None:
+            super().__init__()
+            self.count = 0
+            self.file = io.StringIO()
+            self.draws = (number for number in range(9))
+            self.helper = Window(owner=io.StringIO())
+            self.slotted = [Slotted()]
+            self.chain = Window()
+            last = self.chain
+            for _ in range(200):
+                last.owner = Window()
+                last = last.owner
+            self.windows = [Window()] if more else []
+            self.large = np.zeros((1 << 26) + 1 if more else 1, np.uint8)
+
+            self.log, self.lock = logging.getLogger("x"), threading.Lock()
+            self.fixed = Fixed(io.StringIO())
+            self.text, self.kind = re.compile("a"), Window
+            self.scheduled, self.module = [lambda: 0, print, self.set_model], np
+            self.loss, self.data = keras.losses.MeanSquaredError(), tf.data.Dataset.range(3)
+
+    first, again = Losing(more=True), Losing(more=False)
+    first.count = 4
+    of = "of the callback Losing"
+    assert restored(first, again) == [
+        f"attribute file (StringIO) {of}",
+        f"attribute draws (generator) {of}",
+        f"attribute helper.owner (StringIO) {of}",
+        f"attribute slotted (Slotted) {of}",
+        f"attribute chain (too deep) {of}",
+        f"attribute large (too large to be copied at each checkpoint) {of}",
+        f"attribute windows (list) {of}",
+    ]
+    assert again.count == 4
+
+
+losses: list[float] = []
+
+
+def counting() -> Any:
+    count = 0
+
+    def count_one(epoch: int, logs: Any) -> None:
+        nonlocal count
+        count += 1
+
+    return count_one
+
+
+def telling(name: str) -> Any:
+    return lambda epoch, logs: print(name, np.mean(epoch))
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (counting(), True),
+        (lambda epoch, logs: losses.append(epoch), True),
+        (Window().values.append, True),
+        (functools.partial(print, losses), True),
+        (telling("a"), False),
+        (lambda epoch, logs: print(epoch, Window), False),
+    ],
+)
+def test_functions_that_keep_something_are_named(function: Any, named: bool) -> None:
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=function)
+    wanted = ["what functions of LambdaCallback keep"] if named else []
+    assert keras_hooks.restore_callback_state([callback], {}) == wanted
