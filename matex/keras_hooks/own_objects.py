@@ -45,10 +45,14 @@ class OwnStateCoder(plain_values.Coder):
         self._path: list[str] = []
         self.lost: list[str] = []
 
-    def packed(self, callback: Any) -> np.ndarray:
-        """The state of *callback*, as bytes."""
+    def packed(self, name: str, callback: Any) -> np.ndarray:
+        """The state of *callback*, as bytes.
+
+        Args:
+            name: name by which callbacks after it refer to what it holds, too.
+        """
         self.lost = []
-        self._known.clear()
+        self.begin(name)
         return plain_values.as_bytes(dict(self._attributes(callback)))
 
     def other(self, value: Any) -> Any:
@@ -148,13 +152,13 @@ class OwnStateCoder(plain_values.Coder):
 
 
 class OwnStateDecoder(plain_values.Decoder):
-    """Puts the attributes of a callback back, into the objects that are there.
+    """Puts the attributes of callbacks back, into the objects that are there.
 
     Args:
         keeping: function that tells whether a present value is left unchanged.
 
     Attributes:
-        lost: names of the attributes whose counterparts are not there.
+        lost: names of the attributes, of the last callback, whose counterparts are not there.
     """
 
     def __init__(self, keeping: Callable[[Any], bool]) -> None:
@@ -164,8 +168,10 @@ class OwnStateDecoder(plain_values.Decoder):
         self._path: list[str] = []
         self.lost: list[str] = []
 
-    def restore(self, callback: Any, content: np.ndarray) -> None:
-        """Restore the state of *callback* from its *content*."""
+    def restore(self, name: str, callback: Any, content: np.ndarray) -> None:
+        """Restore the state of *callback*, written with this *name*, from its *content*."""
+        self.lost = []
+        self.begin(name)
         self._set_all(callback, plain_values.from_bytes(content).items())
 
     def other(self, kind: str, content: Any, present: Any) -> Any:
@@ -191,6 +197,7 @@ class OwnStateDecoder(plain_values.Decoder):
             fits = isinstance(present, enum.Enum) and type(present).__qualname__ == name
             found = type(present).__members__.get(member, ABSENT) if fits else ABSENT
             return self._told(found)
+        # Of a callback that is gone, or of a later kind of file, nothing is known.
         return self._told(present if kind == "there" else ABSENT)
 
     def _set_all(self, owner: Any, codes: Iterable[Any]) -> None:

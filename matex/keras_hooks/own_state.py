@@ -21,7 +21,7 @@ def own_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
     coder = OwnStateCoder(callbacks)
     found: dict[str, np.ndarray] = {}
     for name, callback in _owned(callbacks):
-        found[f"{name}/{_OWN}"] = coder.packed(callback)
+        found[f"{name}/{_OWN}"] = coder.packed(name, callback)
         if coder.lost:
             found[f"{name}/{_LOST}"] = plain_values.as_bytes(coder.lost)
     return found
@@ -38,14 +38,13 @@ def restore_own_state(
     Args:
         keeping: function that tells whether a present value is left unchanged.
     """
-    callbacks = list(callbacks)
+    decoder = OwnStateDecoder(keeping)
     anew: dict[str, None] = {}
     for name, callback in _owned(callbacks):
         content, lost = memory.get(f"{name}/{_OWN}"), memory.get(f"{name}/{_LOST}")
         names = [] if lost is None else plain_values.from_bytes(lost)
         if content is not None:
-            decoder = OwnStateDecoder(keeping)
-            decoder.restore(callback, content)
+            decoder.restore(name, callback, content)
             names += decoder.lost
         kind = type(callback).__name__
         anew |= dict.fromkeys(f"attribute {one} of the callback {kind}" for one in names)

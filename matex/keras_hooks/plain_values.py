@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import base64
 import collections
-import datetime
 import json
-import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from matex.keras_hooks import random_states
+from matex.keras_hooks.small_values import small_code, small_value
 
 __all__ = ["ABSENT", "TOO_DEEP", "Coder", "Decoder", "NotPlainError", "as_bytes", "from_bytes"]
 
@@ -27,11 +26,6 @@ _SIMPLE = (bool, int, float, str, type(None))
 _FACTORIES: dict[str, type | None] = {
     "None": None,
     **{kind.__name__: kind for kind in (int, float, str, list, dict, set)},
-}
-_TIMES = {kind.__name__: kind for kind in (datetime.datetime, datetime.date, datetime.time)}
-_PATHS = {
-    kind.__name__: kind
-    for kind in (pathlib.PosixPath, pathlib.PurePosixPath, pathlib.PureWindowsPath)
 }
 #: The reason why a value is not plain that has too many levels.
 TOO_DEEP = "too deep"
@@ -65,7 +59,12 @@ class Coder:
     def __init__(self) -> None:
         self.spent = 0
         self._depth = 0
-        self._known: dict[int, tuple[int, Any]] = {}
+        self._part, self._start = "", 0
+        self._known: dict[int, tuple[str, int, Any]] = {}
+
+    def begin(self, part: str) -> None:
+        """Begin what is read after :meth:`Decoder.begin` with this *part*."""
+        self._part, self._start = part, len(self._known)
 
     def whole(self, value: Any) -> Any:
         """The code of *value*; where it has none, nothing is left of the attempt.
@@ -117,8 +116,9 @@ class Coder:
         if not known or factory not in _FACTORIES.values():
             return self.other(value)
         if id(value) in self._known:
-            return {"again": self._known[id(value)][0]}
-        self._known[id(value)] = len(self._known), value
+            part, place, _ = self._known[id(value)]
+            return {"again": place if part == self._part else [part, place]}
+        self._known[id(value)] = self._part, len(self._known) - self._start, value
         self.spend(_LEAST * len(value) if kind in _CONTAINERS else _LEAST)
         if kind is np.ndarray:
             return self._array(value)
@@ -154,19 +154,8 @@ class Coder:
             return {"frozenset": self._sorted(value)}
         if kind is bytes:
             return {"bytes": self._text(value)}
-        if kind is complex:
-            return {"complex": [value.real, value.imag]}
-        if kind is range:
-            return {"range": [value.start, value.stop, value.step]}
-        if kind is datetime.timedelta:
-            return {"timedelta": [value.days, value.seconds, value.microseconds]}
-        if kind in _TIMES.values():
-            text = value.isoformat()
-            # A named time zone and the second of two equal hours do not stand in the text.
-            if repr(kind.fromisoformat(text)) == repr(value):
-                return {"time": [kind.__name__, text]}
-        if kind in _PATHS.values():
-            return {"path": [kind.__name__, str(value)]}
+        if (small := small_code(value)) is not None:
+            return small
         return self._array(value) if isinstance(value, np.generic) else ABSENT
 
     def _key(self, value: Any) -> Any:
@@ -201,6 +190,11 @@ class Decoder:
 
     def __init__(self) -> None:
         self._made: list[Any] = []
+        self._parts = {"": self._made}
+
+    def begin(self, part: str) -> None:
+        """Begin a *part*, to which others may refer by this name."""
+        self._made = self._parts[part] = []
 
     def other(self, kind: str, content: Any, present: Any) -> Any:
         """The value of a *kind* that is not plain: none here.
@@ -218,7 +212,9 @@ class Decoder:
             return code
         ((kind, content),) = code.items()
         if kind == "again":
-            return self._made[content]
+            part, place = content if isinstance(content, list) else (None, content)
+            made = self._made if part is None else self._parts.get(part, [])
+            return made[place] if place < len(made) else self.other(kind, content, present)
         if kind == "tuple":
             return tuple(self.value(one, _at(present, i)) for i, one in enumerate(content))
         if kind == "deque":
@@ -240,9 +236,12 @@ class Decoder:
             return self._noted({self.value(one) for one in content})
         if kind == "bytearray":
             return self._noted(bytearray(base64.b64decode(content)))
-        if kind in _FIXED:
-            return _FIXED[kind](self, content)
-        return self.other(kind, content, present)
+        if kind == "frozenset":
+            return frozenset(self.value(one) for one in content)
+        if kind == "bytes":
+            return base64.b64decode(content)
+        small = small_value(kind, content)
+        return self.other(kind, content, present) if small is None else small
 
     def _mapping(self, kind: str, content: Any, present: Any) -> Any:
         made: Any = _MAPPINGS[kind]()
@@ -272,16 +271,6 @@ _MAPPINGS: dict[str, type[Any]] = {
     for kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 }
 _CONTAINERS = (list, set, bytearray, collections.deque, *_MAPPINGS.values())
-
-_FIXED: dict[str, Callable[[Decoder, Any], Any]] = {
-    "frozenset": lambda decoder, content: frozenset(decoder.value(one) for one in content),
-    "bytes": lambda decoder, content: base64.b64decode(content),
-    "complex": lambda decoder, content: complex(*content),
-    "range": lambda decoder, content: range(*content),
-    "timedelta": lambda decoder, content: datetime.timedelta(*content),
-    "time": lambda decoder, content: _TIMES[content[0]].fromisoformat(content[1]),
-    "path": lambda decoder, content: _PATHS[content[0]](content[1]),
-}
 
 
 def _base64(content: bytes | bytearray) -> str:

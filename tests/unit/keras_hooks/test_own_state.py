@@ -159,6 +159,34 @@ def test_what_begins_anew_is_named() -> None:
     assert again.count == 4
 
 
+class Sharing(keras.callbacks.Callback):
+    """Shares a list with another, and a helper."""
+
+    def __init__(self, values: list[int], helper: Window) -> None:
+        super().__init__()
+        self.own, self.values, self.helper = [0], values, helper
+
+
+def sharing() -> list[Sharing]:
+    values: list[int] = []
+    helper = Window()
+    return [Sharing(values, helper), Sharing(values, helper)]
+
+
+def test_what_two_callbacks_share_they_share_again() -> None:
+    first, again = sharing(), sharing()
+    first[0].values.append(3)
+    first[1].helper.mean = 4.0
+    memory = keras_hooks.callback_state(first)
+    assert keras_hooks.restore_callback_state(again, memory) == []
+    assert again[0].values is again[1].values and again[0].values == [3]
+    assert again[0].helper is again[1].helper and again[1].helper.mean == 4.0
+    del memory["Sharing-0/own"]
+    assert keras_hooks.restore_callback_state(sharing(), memory) == [
+        "attribute values (list) of the callback Sharing"
+    ]
+
+
 losses: list[float] = []
 
 
