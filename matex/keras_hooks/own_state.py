@@ -38,17 +38,29 @@ def restore_own_state(
     Args:
         keeping: function that tells whether a present value is left unchanged.
     """
-    decoder = OwnStateDecoder(keeping)
+    callbacks = list(callbacks)
+    coder, decoder = OwnStateCoder(callbacks), OwnStateDecoder(keeping)
     anew: dict[str, None] = {}
     for name, callback in _owned(callbacks):
         content, lost = memory.get(f"{name}/{_OWN}"), memory.get(f"{name}/{_LOST}")
         names = [] if lost is None else plain_values.from_bytes(lost)
         if content is not None:
+            known = {*plain_values.from_bytes(content), *(one.partition(" ")[0] for one in names)}
+            names += _unknown(callback, coder.packed(name, callback), known)
             decoder.restore(name, callback, content)
             names += decoder.lost
         kind = type(callback).__name__
         anew |= dict.fromkeys(f"attribute {one} of the callback {kind}" for one in names)
     return list(anew)
+
+
+def _unknown(callback: Any, present: np.ndarray, known: set[str]) -> list[str]:
+    """Attributes that can be kept, and are not *known* to a file, such as an older one."""
+    return [
+        f"{name} ({type(vars(callback)[name]).__name__})"
+        for name, code in plain_values.from_bytes(present).items()
+        if isinstance(code, dict | list) and name not in known
+    ]
 
 
 def _owned(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:

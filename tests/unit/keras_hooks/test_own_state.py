@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.keras_hooks.plain_values import as_bytes
 
 
 class Mode(enum.Enum):
@@ -159,6 +160,20 @@ def test_what_begins_anew_is_named() -> None:
     assert again.count == 4
 
 
+def test_what_an_older_checkpoint_did_not_hold_is_named() -> None:
+    old = as_bytes({"mode": 1, "late": None, "average": [], "last": 2.0})
+    assert keras_hooks.restore_callback_state([Holding()], {"Holding-0/own": old}) == [
+        f"attribute {one} of the callback Holding"
+        for one in (
+            "window (Window)",
+            "windows (dict)",
+            "mean (Mean)",
+            "seeds (SeedGenerator)",
+            "noise (Generator)",
+        )
+    ]
+
+
 class Sharing(keras.callbacks.Callback):
     """Shares a list with another, and a helper."""
 
@@ -183,7 +198,8 @@ def test_what_two_callbacks_share_they_share_again() -> None:
     assert again[0].helper is again[1].helper and again[1].helper.mean == 4.0
     del memory["Sharing-0/own"]
     assert keras_hooks.restore_callback_state(sharing(), memory) == [
-        "attribute values (list) of the callback Sharing"
+        "attribute helper (Window) of the callback Sharing",
+        "attribute values (list) of the callback Sharing",
     ]
 
 
