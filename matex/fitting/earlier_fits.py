@@ -115,19 +115,20 @@ class EarlierFits:
         aside, saved = self._run.saver.aside, None
         if aside is not None:
             saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
-        if saved is not None:
-            restore_callbacks(keras_hooks.listed(arguments["callbacks"]), saved.extra)
+        callbacks, begun = keras_hooks.listed(arguments["callbacks"]), ""
+        if saved is not None and (anew := restore_callbacks(callbacks, saved.extra)):
+            begun = f"; of its callbacks these begin anew: {'; '.join(anew)}"
         # The model is built in any case: a newcomer gets values from other ranks, in order.
         is_built = _is_built(model, arguments)
         if saved is None or not (
             is_built or len(model_state.weights_of(model)) == len(saved.weights)
         ):
-            return ", with its model as the script makes it until a later fit of it"
+            return f", with its model as the script makes it until a later fit of it{begun}"
         rebuild.replay(model, model_state.weights_of(model), saved.extra)
         # Optimizers that only a custom train step uses get their slots when it is traced.
         is_whole = len(model_state.slots_of(model)) == len(saved.optimizer)
         model_state.restore(model, saved, optimizer=is_whole)
-        return "" if is_whole else ", with its optimizers as the script makes them"
+        return begun if is_whole else f", with its optimizers as the script makes them{begun}"
 
     def _remember(self, model: Any, number: int) -> None:
         self._trained.remember(model, variables=lambda: model_state.variables_of(model))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from matex.keras_hooks import models, optimizers, plain_values, stateless, tensors
+from matex.keras_hooks import models, optimizers, plain_decoder, plain_values, stateless, tensors
 from matex.keras_hooks.plain_values import ABSENT, TOO_DEEP, NotPlainError
 
 __all__ = ["OwnStateCoder", "OwnStateDecoder"]
@@ -151,7 +151,7 @@ class OwnStateCoder(plain_values.Coder):
         self.lost.append(f"{'.'.join(self._path)} ({why})")
 
 
-class OwnStateDecoder(plain_values.Decoder):
+class OwnStateDecoder(plain_decoder.Decoder):
     """Puts the attributes of callbacks back, into the objects that are there.
 
     Args:
@@ -223,7 +223,7 @@ class OwnStateDecoder(plain_values.Decoder):
 
     def _array(self, content: Any) -> np.ndarray:
         # A fresh decoder: those of variables are not counted among the containers.
-        return np.asarray(plain_values.Decoder().value(content[-1]))
+        return np.asarray(plain_decoder.Decoder().value(content[-1]))
 
     def _assigned(self, content: Any, present: Any) -> Any:
         dtype, of_keras, trainable, _ = content

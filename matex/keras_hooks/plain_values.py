@@ -15,18 +15,34 @@ from typing import Any
 import numpy as np
 
 from matex.keras_hooks import random_states
-from matex.keras_hooks.small_values import small_code, small_value
+from matex.keras_hooks.small_values import small_code
 
-__all__ = ["ABSENT", "TOO_DEEP", "Coder", "Decoder", "NotPlainError", "as_bytes", "from_bytes"]
+__all__ = [
+    "ABSENT",
+    "FACTORIES",
+    "MAPPINGS",
+    "TOO_DEEP",
+    "Coder",
+    "NotPlainError",
+    "as_bytes",
+    "from_bytes",
+]
 
 #: The present value where there is none.
 ABSENT: Any = object()
 
 _SIMPLE = (bool, int, float, str, type(None))
-_FACTORIES: dict[str, type | None] = {
+#: What makes the missing values of a ``defaultdict``, by name.
+FACTORIES: dict[str, type | None] = {
     "None": None,
     **{kind.__name__: kind for kind in (int, float, str, list, dict, set)},
 }
+#: Mappings, by name.
+MAPPINGS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
+}
+_CONTAINERS = (list, set, bytearray, collections.deque, *MAPPINGS.values())
 #: The reason why a value is not plain that has too many levels.
 TOO_DEEP = "too deep"
 
@@ -63,7 +79,7 @@ class Coder:
         self._known: dict[int, tuple[str, int, Any]] = {}
 
     def begin(self, part: str) -> None:
-        """Begin what is read after :meth:`Decoder.begin` with this *part*."""
+        """Begin *part*, which a decoder of :mod:`matex.keras_hooks.plain_decoder` begins as well."""
         self._part, self._start = part, len(self._known)
 
     def whole(self, value: Any) -> Any:
@@ -113,7 +129,7 @@ class Coder:
             return fixed
         known = kind in _CONTAINERS or kind is np.ndarray or random_states.is_random(value)
         factory = value.default_factory if kind is collections.defaultdict else None
-        if not known or factory not in _FACTORIES.values():
+        if not known or factory not in FACTORIES.values():
             return self.other(value)
         if id(value) in self._known:
             part, place, _ = self._known[id(value)]
@@ -185,100 +201,5 @@ class Coder:
         return _base64(value)
 
 
-class Decoder:
-    """Makes values, with their types, of what a :class:`Coder` wrote. Pure."""
-
-    def __init__(self) -> None:
-        self._made: list[Any] = []
-        self._parts = {"": self._made}
-
-    def begin(self, part: str) -> None:
-        """Begin a *part*, to which others may refer by this name."""
-        self._made = self._parts[part] = []
-
-    def other(self, kind: str, content: Any, present: Any) -> Any:
-        """The value of a *kind* that is not plain: none here.
-
-        Raises:
-            NotPlainError: always.
-        """
-        raise NotPlainError(kind)
-
-    def value(self, code: Any, present: Any = ABSENT) -> Any:
-        """The value of *code*; random generators are changed in place if *present* is one."""
-        if isinstance(code, list):
-            return self._filled([], list.append, code, present)
-        if not isinstance(code, dict):
-            return code
-        ((kind, content),) = code.items()
-        if kind == "again":
-            part, place = content if isinstance(content, list) else (None, content)
-            made = self._made if part is None else self._parts.get(part, [])
-            return made[place] if place < len(made) else self.other(kind, content, present)
-        if kind == "tuple":
-            return tuple(self.value(one, _at(present, i)) for i, one in enumerate(content))
-        if kind == "deque":
-            empty: Any = collections.deque(maxlen=content[0])
-            return self._filled(empty, collections.deque.append, content[1], present)
-        if kind == "array":
-            dtype, shape, text = content
-            flat = np.frombuffer(base64.b64decode(text), dtype).copy()
-            return flat[0] if shape is None else self._noted(flat.reshape(shape))
-        if kind == "random":
-            place = len(self._made)
-            self._noted(None)
-            name, state, seeds = (self.value(part) for part in content)
-            self._made[place] = random_states.made_random(name, state, seeds, present)
-            return self._made[place]
-        if kind in _MAPPINGS:
-            return self._mapping(kind, content, present)
-        if kind == "set":
-            return self._noted({self.value(one) for one in content})
-        if kind == "bytearray":
-            return self._noted(bytearray(base64.b64decode(content)))
-        if kind == "frozenset":
-            return frozenset(self.value(one) for one in content)
-        if kind == "bytes":
-            return base64.b64decode(content)
-        small = small_value(kind, content)
-        return self.other(kind, content, present) if small is None else small
-
-    def _mapping(self, kind: str, content: Any, present: Any) -> Any:
-        made: Any = _MAPPINGS[kind]()
-        if kind == "defaultdict":
-            factory, content = content
-            made.default_factory = _FACTORIES[factory]
-        self._noted(made)
-        there = present if isinstance(present, dict) else {}
-        for key, part in content:
-            name = self.value(key)
-            made[name] = self.value(part, there.get(name, ABSENT))
-        return made
-
-    def _filled(self, made: Any, append: Any, parts: Iterable[Any], present: Any) -> Any:
-        self._noted(made)
-        for place, part in enumerate(parts):
-            append(made, self.value(part, _at(present, place)))
-        return made
-
-    def _noted(self, made: Any) -> Any:
-        self._made.append(made)
-        return made
-
-
-_MAPPINGS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
-}
-_CONTAINERS = (list, set, bytearray, collections.deque, *_MAPPINGS.values())
-
-
 def _base64(content: bytes | bytearray) -> str:
     return base64.b64encode(content).decode()
-
-
-def _at(present: Any, place: int) -> Any:
-    """The part of *present* at *place*, if it has one."""
-    if isinstance(present, list | tuple | collections.deque) and place < len(present):
-        return present[place]
-    return ABSENT

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matex.keras_hooks.plain_values import Coder, Decoder, NotPlainError, as_bytes, from_bytes
+from matex.keras_hooks.plain_decoder import Decoder
+from matex.keras_hooks.plain_values import Coder, NotPlainError, as_bytes, from_bytes
 
 
 def again(value: Any) -> Any:
@@ -165,3 +166,22 @@ def test_the_bytes_of_old_values_are_as_ever() -> None:
     found = {name: Decoder().value(code) for name, code in old.items()}
     assert found["nested"] == {"a": (1, [2])} and type(found["scalar"]) is np.float32
     assert found["array"].tolist() == [[0], [1], [2]]
+
+
+def test_what_is_there_gets_the_content() -> None:
+    """The script may hold the list that it gave to a callback."""
+    saved = {"a": [1, [2]], "b": {"n": 5, "m": [1]}, "c": {3}, "d": deque([4], 2), "e": np.ones(2)}
+    inner: list[int] = []
+    there: dict[str, Any] = {"a": [0, inner, 7], "b": {"n": 1, "k": 2}, "c": {1, 2}}
+    there |= {"d": deque(maxlen=2), "e": np.zeros(2)}
+    parts = dict(there)
+    found = Decoder().value(Coder().whole(saved), there)
+    assert found is there and all(there[name] is part for name, part in parts.items())
+    assert there["a"][1] is inner
+    np.testing.assert_equal(there, saved)
+
+
+def test_one_list_that_is_there_twice_gets_one_content() -> None:
+    there: list[int] = []
+    found = Decoder().value(Coder().whole({"a": [1], "b": [2]}), {"a": there, "b": there})
+    assert found == {"a": [1], "b": [2]} and found["a"] is there
