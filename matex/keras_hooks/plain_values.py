@@ -79,7 +79,7 @@ class Coder:
         self._known: dict[int, tuple[str, int, Any]] = {}
 
     def begin(self, part: str) -> None:
-        """Begin *part*, which a decoder of :mod:`matex.keras_hooks.plain_decoder` begins as well."""
+        """Begin *part*, which :mod:`matex.keras_hooks.plain_decoder` begins as well."""
         self._part, self._start = part, len(self._known)
 
     def whole(self, value: Any) -> Any:

@@ -26,7 +26,14 @@ from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
 HISTORY = {"epoch": [0, 1], "logs": {"loss": [0.5, float("inf")]}}
 X, Y = np.ones((8, 4), np.float32), np.ones((8, 1), np.float32)
-GIVEN = {"x": X, "y": Y, "sample_weight": None, "class_weight": None, "batch_size": 4}
+GIVEN = {
+    "callbacks": None,
+    "x": X,
+    "y": Y,
+    "sample_weight": None,
+    "class_weight": None,
+    "batch_size": 4,
+}
 
 
 def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:

@@ -234,12 +234,12 @@ def small_disk(mount_point: Path) -> list[str]:
 def test_a_full_disk_and_a_vanished_directory_stop_nothing(
     whole: list[float], tmp_path: Path
 ) -> None:
-    """Full from step 9 to step 17; from step 21 on the directory is not there any more."""
+    """Full after step 10, until step 17; after step 22 the directory is not there any more."""
     disk = tmp_path / "disk"
     within = small_disk(disk)
     saved = disk / "saved"
-    full = (("1:0", f"FILL:{disk}"), ("2:0", f"EMPTY:{disk}")) if within else ()
-    at, what = zip(*full, ("2:4", f"VANISH:{saved}"), strict=True)
+    full = (("1:1", f"FILL:{disk}"), ("2:0", f"EMPTY:{disk}")) if within else ()
+    at, what = zip(*full, ("2:5", f"VANISH:{saved}"), strict=True)
     outcome = interrupted(
         tmp_path, ranks=1, at=" ".join(at), what=" ".join(what), within=within,
         options=["--checkpoint", saved, "--checkpoint-every", "3"],
