@@ -24,10 +24,13 @@ from matex.fitting.listeners import Cursor
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 
-__all__ = ["LOOP", "FitCheckpoint", "first_epoch", "is_of_fit", "stops_inside"]
+__all__ = ["LOOP", "RAW", "FitCheckpoint", "first_epoch", "is_of_fit", "stops_inside"]
 
 #: Name in the cursor of a custom loop's checkpoint: its number of steps.
 LOOP = "loop"
+
+#: Name in the cursor of a fit's checkpoint: whether its ``mark`` is of batches before their maps.
+RAW = "raw"
 
 # Name in the cursor: whether training was stopped there.
 _STOPPED = "stopped"
@@ -85,6 +88,7 @@ class FitCheckpoint:
         self._repeated: checkpoints.Snapshot | None = None  # restored as the epoch began again
         rebuild.begin_fit(model, continues=saved is not None)
         self.seed = OrderSeed(0)
+        self.is_raw = False  # of the digests in a cursor
         self.data: list[float] = []
         self.batches = FitBatches()
         self._lines: np.ndarray | None = None if saved is None else saved.extra.get(_LINES)
@@ -209,6 +213,7 @@ class FitCheckpoint:
             "samples": cursor.samples,
             "step": self._run.step,
             "mark": cursor.digest,
+            RAW: int(self.is_raw),
         }
         if stopped:
             saved_cursor[_STOPPED] = 1

@@ -11,7 +11,7 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.errors import InputError
 from matex.fitting.batch_scaling import BatchScaling
-from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.fit_checkpoint import RAW, FitCheckpoint
 from matex.partition.order import OrderSeed, Visits, as_stored, shuffled_anew
 from matex.run.context import RunContext
 from matex.sources.interface import RowSource, Source
@@ -29,6 +29,7 @@ def stream_source(
     run: RunContext,
     make_feed: MakeFeed,
     given: dict[str, Any],
+    checkpoint: FitCheckpoint,
     *,
     epochs: int,
     steps_at_once: int,
@@ -39,6 +40,7 @@ def stream_source(
         run: ranks and options of the run.
         make_feed: function that makes Keras's own iterator.
         given: arguments from which Keras would construct it.
+        checkpoint: holder of the kind of the stream's digests.
         epochs: number of epochs.
         steps_at_once: number of steps of each call of Keras's train function.
 
@@ -53,14 +55,18 @@ def stream_source(
             f"number. Received: x={type(given['x']).__module__}."
             f"{type(given['x']).__name__}; give those, or leave --shuffle ring out"
         )
-    return stream_of(
+    saved = checkpoint.saved
+    stream = stream_of(
         run.communicator,
         make_feed,
         given,
         say=run.say_once,
         most=in_epoch and in_epoch * max(1, epochs),
         continues=run.config.checkpoint is not None,
+        of_raw=saved is not None and bool(saved.cursor.get(RAW, 1)),
     )
+    checkpoint.is_raw = stream.is_raw
+    return stream
 
 
 def row_source(
@@ -148,5 +154,7 @@ def resume(
     if isinstance(source, RowSource):
         source.resume(saved.cursor["samples"], digest)
     if isinstance(source, Stream):
-        source.resume(saved.cursor["epoch"] - initial_epoch, digest)
+        epochs = saved.cursor["epoch"] - initial_epoch
+        of_other = saved.cursor.get(RAW) != source.is_raw  # an older checkpoint does not tell
+        source.resume(epochs, digest, of_other=of_other)
         run.say("going through the data to where the checkpoint was made")

@@ -184,7 +184,9 @@ def _source(
     if batches is None:
         epochs -= fit.arguments["initial_epoch"]
         at_once = fit.model.steps_per_execution
-        return stream_source(fit.run, make_feed, given, epochs=epochs, steps_at_once=at_once)
+        return stream_source(
+            fit.run, make_feed, given, fit.checkpoint, epochs=epochs, steps_at_once=at_once
+        )
     return row_source(
         fit.run,
         batches,

@@ -9,11 +9,13 @@ import ft
 from matex.keras_hooks.tensors import whole_numbers
 from matex.partition.room import Room
 from matex.partition.spans import Span
-from matex.sources.stream import Stream
+from matex.sources.stream import Stream, rows_in
 from matex.sources.stream_batch import StreamBatch
 from matex.sources.tfdata_reorder import Pipeline
 
-__all__ = ["MappedStream", "place_variable"]
+__all__ = ["ComparedStream", "MappedStream", "place_variable"]
+
+_WHOLE = [0, 1]  # the place of a rank that maps all rows
 
 
 class _RawBatch(StreamBatch):
@@ -47,10 +49,14 @@ class _RawBatch(StreamBatch):
 class MappedStream(Stream):
     """Stream whose digests are of the raw batches, which all ranks have. Local.
 
+    While it is compared with a checkpoint of mapped batches, every rank maps whole batches.
+
     Args:
         feed: Keras's epoch iterator over ``pipeline.ahead(place)``.
         place: place of this rank, and the number of ranks, that map ahead; it follows the members.
     """
+
+    is_raw = True
 
     def __init__(
         self,
@@ -70,7 +76,7 @@ class MappedStream(Stream):
 
     def next(self) -> StreamBatch | None:
         # Not when a peer is lost: that may be found out inside an operation of TensorFlow.
-        place = _place(self._communicator)
+        place = _WHOLE if self._compares_other else _place(self._communicator)
         if place != self._placed:
             self._placed = place
             self._place.assign(place)
@@ -82,6 +88,29 @@ class MappedStream(Stream):
 
     def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> StreamBatch:
         return _RawBatch(tensors, span, self.digest, last, extra, self._pipeline)
+
+    def _other(self, tensors: list[Any], extra: Any) -> Sequence[Any]:
+        mapped, rows = extra
+        has_all = rows.numpy().tolist() == [0, rows_in(tensors)]
+        return mapped if has_all else self._pipeline.map(tensors)
+
+
+class ComparedStream(Stream):
+    """Stream of mapped batches that can be compared with a checkpoint of raw ones. Local.
+
+    It serves a single rank, which otherwise leaves the script's pipeline as it is.
+
+    Args:
+        feed: Keras's epoch iterator over ``pipeline.ahead(place)``, where *place* is of one rank.
+    """
+
+    def _fetched(self, batch: Any) -> tuple[list[Any], Any]:
+        raw, mapped, _ = batch
+        return list(mapped), raw
+
+    def _other(self, tensors: list[Any], extra: Any) -> Sequence[Any]:
+        raw: Sequence[Any] = extra
+        return raw
 
 
 def place_variable(communicator: ft.Communicator) -> Any:

@@ -11,7 +11,7 @@ from matex.data import Batches, Table
 from matex.errors import DataError, InputError, NotShareable, Unsupported
 from matex.keras_hooks.data import go_over
 from matex.sources.batch_size import most_rows
-from matex.sources.mapped_stream import MappedStream, place_variable
+from matex.sources.mapped_stream import ComparedStream, MappedStream, place_variable
 from matex.sources.one_order import one_order
 from matex.sources.stream import Stream, specification
 from matex.sources.tfdata_operations import repeats, resources_in
@@ -79,6 +79,7 @@ def stream_of(
     say: Callable[[str], None],
     most: int | None = None,
     continues: bool = False,
+    of_raw: bool = False,
 ) -> Stream:
     """Data from Keras's own pipeline, with its work shared if possible. Local.
 
@@ -86,6 +87,8 @@ def stream_of(
         most: number of batches that are taken before the data begin anew, if a number of steps is
             given; None, the default, if unknown.
         continues: another run may go on in the middle of these data, as from a checkpoint.
+        of_raw: the data may have to be compared with a checkpoint of raw batches, as several ranks
+            make them.
         say: tells the user one line, once.
 
     Raises:
@@ -94,7 +97,7 @@ def stream_of(
     x = given["x"]
     is_pipeline = keras_hooks.is_dataset(x)
     stream: Stream | None = None
-    if is_pipeline:
+    if is_pipeline and (communicator.initial_size > 1 or of_raw):
         stream = _mapped(communicator, make_feed, given, say, most)
     if stream is None:
         stream = _whole(communicator, make_feed, given, most, continues)
@@ -126,10 +129,8 @@ def _mapped(
     given: dict[str, Any],
     say: Callable[[str], None],
     most: int | None,
-) -> MappedStream | None:
+) -> Stream | None:
     """Data of a tf.data pipeline whose maps each rank runs on its own rows only."""
-    if communicator.initial_size == 1:
-        return None
     x = given["x"]
     if given.get("steps_per_epoch") is None:
         most = None
@@ -140,10 +141,11 @@ def _mapped(
         if pipeline is not None and given.get("class_weight"):
             raise NotShareable("class_weight is mapped over whole batches")
     except NotShareable as reason:
-        say(
-            f"every rank runs the whole tf.data pipeline and takes its rows, because {reason}; "
-            "deterministic maps before the batch are shared"
-        )
+        if communicator.initial_size > 1:
+            say(
+                f"every rank runs the whole tf.data pipeline and takes its rows, because {reason}; "
+                "deterministic maps before the batch are shared"
+            )
         return None
     if pipeline is None:
         return None
@@ -152,6 +154,8 @@ def _mapped(
     if most is not None:  # which Keras must not take for the end of the data
         go_over(feed, pipeline.ahead(place, most=most + 1))
     rows = most_rows(x)
+    if communicator.initial_size == 1:
+        return ComparedStream(feed, pipeline.element_spec, most_rows=rows)
     return MappedStream(feed, pipeline, place, communicator, most_rows=rows)
 
 

@@ -65,6 +65,8 @@ class Stream:
         "Python's, NumPy's and TensorFlow's global ones)"
     )
     order = "stream"
+    is_raw = False
+    """Whether digests are of the batches as they were before the maps of a pipeline."""
 
     def __init__(self, feed: Any, specification: Any, *, most_rows: int | None = None) -> None:
         self._feed = feed
@@ -75,6 +77,7 @@ class Stream:
         self._cursor = 0
         self._left = 0
         self._resumed: tuple[int, int] | None = None
+        self._compares_other = False
         self._mismatch: type[InputError] = InputError
         self.signature = flat_signature(specification)
         # Not a method: a traced step keeps it, and would keep the data with it.
@@ -86,6 +89,7 @@ class Stream:
         self.resources: frozenset[int] = frozenset()
         self.room: Room | None = Room(most_rows or 1, (1,) * len(self.signature))
         self.digest = 0
+        self._other_digest = 0
 
     @property
     def num_batches(self) -> int | None:
@@ -99,14 +103,18 @@ class Stream:
     def reset(self) -> None:
         self._feed.reset()
 
-    def resume(self, epochs: int, digest: int, *, alone: bool = False) -> None:
+    def resume(
+        self, epochs: int, digest: int, *, alone: bool = False, of_other: bool = False
+    ) -> None:
         """Continue after *epochs* earlier epochs, whose digest is *digest*.
 
         Args:
             alone: whether the other ranks made them themselves, and need no resuming; off by
                 default.
+            of_other: whether *digest* may be of a stream whose ``is_raw`` differs; off by default.
         """
         self._resumed = epochs, digest
+        self._compares_other = of_other
         self._mismatch = DataError if alone else InputError
 
     def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
@@ -163,6 +171,8 @@ class Stream:
         span = self._cursor, self._cursor + rows_in(tensors)
         self._cursor = span[1]
         self.digest = digest(self.digest, tensors, last)
+        if self._compares_other and (other := self._other(tensors, extra)):
+            self._other_digest = digest(self._other_digest, other, last)
         return self._cut(tensors, extra, span, last)
 
     def _read(self) -> tuple[list[Any], Any] | None:
@@ -184,12 +194,19 @@ class Stream:
     def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> StreamBatch:
         return StreamBatch(tensors, span, self.digest, last)
 
+    def _other(self, tensors: list[Any], extra: Any) -> Sequence[Any]:
+        """The batch as streams see it whose ``is_raw`` differs; empty if there are none."""
+        return ()
+
     def _compare(self, digest: int) -> None:
-        if self.digest != digest:
+        known = [self.digest, self._other_digest] if self._compares_other else [self.digest]
+        self._compares_other = False
+        if digest not in known:
             raise self._mismatch(
                 "a resumed run must get the same batches in the same order as the interrupted one. "
-                "Received: others; seed every random generator of the input before it is made, "
-                "or give an empty checkpoint directory to start anew"
+                "Received: others; seed every random generator of the input before it is made, let "
+                "its maps read no variable that training changes, or give an empty checkpoint "
+                "directory to start anew"
             )
 
     def _skip(self, epochs: int, steps_per_execution: int) -> None:
