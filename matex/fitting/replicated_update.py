@@ -10,6 +10,7 @@ leader's gradients are used, which are one process's, too.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from matex.checkpointing.stop_requests import stopped_in_own_loop
 from matex.errors import TrainingError
 from matex.exchange import sums
 from matex.exchange.checksum import checksum
+from matex.fitting.step_counts import StepCounts
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.sources.stream import digest_of
@@ -62,8 +64,8 @@ class _Comparison(NamedTuple):
 class ReplicatedUpdate:
     """Compares gradients at every optimizer step, and averages different ones. One per process.
 
-    ``batch`` is the argument of the running train step, ``samples`` its number of rows, if known;
-    ``differs`` is whether the ranks have drawn different random numbers in this fit.
+    ``samples`` is the number of rows of the running train step, if known; ``counts`` counts the
+    steps; ``differs`` is whether the ranks have drawn different random numbers in this fit.
     ``leave_agreed`` is whether any rank has a stop request. A custom loop is left before the
     update, by an exception on every rank. ``error`` is the cause of the last average's failure; an
     exception loses its type on the way through TensorFlow.
@@ -73,15 +75,21 @@ class ReplicatedUpdate:
         self._run = run
         self.leave_agreed = False
         self.in_fit = False
-        self.batch: Any = None
         self.samples = 0
+        self.counts = StepCounts(run)
         self.differs = False
         self.error: TrainingError | None = None
+        self._batch: Any = None
+        self._places = 0  # updates in the train step, as far as it is traced or run
 
     def begin_fit(self) -> None:
         """Reset the flags for a fit, whose ranks agree on its end by themselves. Local."""
         self.leave_agreed = self.differs = False
         self.in_fit = True
+
+    def begin_train_step(self, batch: Any) -> None:
+        """Note the *batch* of a train step that is traced or run; None after it. Local."""
+        self._batch, self._places = batch, 0
 
     def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
         """Mean over the ranks of each gradient, None for missing ones; collective when it runs.
@@ -95,14 +103,20 @@ class ReplicatedUpdate:
         Raises:
             TrainingError: the ranks computed different gradients; on every rank.
         """
-        return keras_hooks.mean_gradients(optimizer, gradients, self.batch, self._exchange)
+        exchange = functools.partial(self._exchange, self._places)
+        self._places += 1
+        return keras_hooks.mean_gradients(optimizer, gradients, self._batch, exchange)
 
-    def _exchange(self, sparse: int, count: int, *parts: np.ndarray) -> list[np.ndarray]:
+    def _exchange(
+        self, place: int, sparse: int, count: int, *parts: np.ndarray
+    ) -> list[np.ndarray]:
         """Means of *count* parts, the last of which is the learning rate.
 
-        Before them come *sparse* parts with the rows of slices, and after them the batch.
+        Before them come *sparse* parts with the rows of slices, and after them the batch. The
+        update has this *place* among those of a train step.
         """
         run = self._run
+        self.counts.update_begins(place)
         if not self.in_fit:
             run.calls.begin("an optimizer's step")
         started = time.perf_counter()
@@ -132,7 +146,7 @@ class ReplicatedUpdate:
         report = StepReport(
             samples=samples, planned=samples, step_s=elapsed, exchange_s=elapsed, sent=sent
         )
-        run.step_done(report)
+        self.counts.update_done(report)
         return [*gradients, np.array(found.rate, rate.dtype)]
 
     def _compared(

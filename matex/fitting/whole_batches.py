@@ -52,6 +52,7 @@ class WholeBatches:
         self._replicated = replicated
         self._number = number
         self._has_begun = False
+        self._is_iterating = False
         self._trained_by: TrainFunction | None = None
         self._train: TrainFunction
         self._lines: list[str] = []  # for the terminal, until they are printed
@@ -105,15 +106,20 @@ class WholeBatches:
             ]
             if is_iterating and run.step == self._from_step and self._was_told_otherwise:
                 self._lines.append(f"numbers: {in_words(self._but_for)}")
-        self._has_begun = True
+        self._has_begun, self._is_iterating = True, is_iterating
         self._replicated.begin_fit()
         run.events.write(
             "fit", fit=self._number, step=run.step, whole=str(reason), but_for=self._but_for
         )
 
     def step_of(self, make: Callable[[], Logs]) -> Logs:
-        """Make a step by *make*; return its logs, equal on all ranks; collective."""
-        logs = make()
+        """Make a step by *make*; return its logs, equal on all ranks; collective.
+
+        Without an iterator of shared steps it makes those of one call of Keras's train function.
+        """
+        at_once = 1 if self._is_iterating else self._model.steps_per_execution
+        with self._replicated.counts.train_step(has_several=at_once > 1):
+            logs = make()
         for line in self._lines:
             self._run.terminal.say_once_of_its_kind(line)
         self._lines = []

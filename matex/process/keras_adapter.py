@@ -253,7 +253,7 @@ class KerasAdapter:
 
     def stepping_on(self, data: Any) -> None:
         """Note the *data* of a train step that is traced or run; None after it. Local."""
-        self.replicated.batch = data
+        self.replicated.begin_train_step(data)
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average *gradients* of *sources* for a distributed tape; collective in own loops."""

@@ -112,7 +112,8 @@ class OwnLoops:
             self.say_unsaved("train_on_batch")
             logs = trainers.step(batch, number=number)
             if logs is None:
-                logs = original(iter([batch]))
+                with self._replicated.counts.train_step():
+                    logs = original(iter([batch]))
                 trainers.whole_step_made()
             return logs
 

@@ -91,3 +91,15 @@ def test_it_goes_on_from_a_checkpoint_within_an_epoch(alone: Outcomes, tmp_path:
     assert outcome.summary["restarts"] == 1
     assert_same(mine, alone, kinds)
     assert whole(outcome) == set()
+
+
+def test_a_step_counts_once_where_every_rank_computes_it_whole(tmp_path: Path) -> None:
+    """Faults strike by the number of the step, of which each has two updates."""
+    written = tmp_path / "outcomes"
+    written.mkdir()
+    options = ["--strategy", "easgd", *faults(f"kill:rank=1,step={STEPS - 2}")]
+    outcome = matex_run(tmp_path, "ways.py", written, "gan-with-noise", ranks=2, options=options)
+    assert outcome.status == 0, outcome.stderr
+    assert len(whole(outcome)) == 1
+    assert outcome.summary["steps"] == STEPS
+    assert [fault["step"] for fault in outcome.summary["faults"]] == [STEPS - 2]
