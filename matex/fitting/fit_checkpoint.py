@@ -21,6 +21,7 @@ from matex.fitting.callback_memory import callbacks_held, restore_callbacks
 from matex.fitting.clock_readings import ClockReadings
 from matex.fitting.fit_batches import BATCHES, FitBatches
 from matex.fitting.listeners import Cursor
+from matex.keras_hooks.own_state import fit_begins
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 
@@ -86,6 +87,7 @@ class FitCheckpoint:
         self._continues = saved is not None
         self._readings = ClockReadings()
         self._repeated: checkpoints.Snapshot | None = None  # restored as the epoch began again
+        fit_begins(self._callbacks)
         rebuild.begin_fit(model, continues=saved is not None)
         self.seed = OrderSeed(0)
         self.is_raw = False  # of the digests in a cursor

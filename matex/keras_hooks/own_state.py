@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 
 from matex.keras_hooks import plain_values
+from matex.keras_hooks.function_state import FunctionState
 from matex.keras_hooks.own_objects import OwnStateCoder, OwnStateDecoder
 
-__all__ = ["own_state", "restore_own_state"]
+__all__ = ["fit_begins", "own_state", "restore_own_state"]
 
-_OWN, _LOST = "own", "lost"
+_OWN, _LOST, _FUNCTIONS = "own", "lost", "functions"
+_of_fit: list[FunctionState] = []  # of the fit that began last
+
+
+def fit_begins(callbacks: Iterable[Any]) -> None:
+    """Note that a fit with these *callbacks* begins, whose functions keep something from now on."""
+    _of_fit[:] = [FunctionState(callbacks)]
 
 
 def own_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
@@ -24,6 +31,8 @@ def own_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
         found[f"{name}/{_OWN}"] = coder.packed(name, callback)
         if coder.lost:
             found[f"{name}/{_LOST}"] = plain_values.as_bytes(coder.lost)
+    for fit in _of_fit:
+        found[_FUNCTIONS] = fit.changed()
     return found
 
 
@@ -40,6 +49,8 @@ def restore_own_state(
     """
     callbacks = list(callbacks)
     coder, decoder = OwnStateCoder(callbacks), OwnStateDecoder(keeping)
+    if _FUNCTIONS in memory:
+        FunctionState(callbacks).restore(memory[_FUNCTIONS], keeping)
     anew: dict[str, None] = {}
     for name, callback in _owned(callbacks):
         content, lost = memory.get(f"{name}/{_OWN}"), memory.get(f"{name}/{_LOST}")

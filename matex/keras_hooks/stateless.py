@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import argparse
+import contextlib
 import dis
 import functools
 import logging
@@ -22,9 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from matex.keras_hooks import tensors
+from matex.keras_hooks import plain_values, tensors
 
-__all__ = ["is_callback", "is_no_state", "is_of_script", "keeps_something"]
+__all__ = [
+    "code_of_kept",
+    "is_callback",
+    "is_no_state",
+    "is_of_script",
+    "is_own",
+    "keeps_something",
+]
 
 _NO_STATE: tuple[type, ...] = (
     np.dtype,
@@ -65,6 +73,10 @@ _CHANGING: tuple[type, ...] = (
     np.random.Generator,
     np.random.RandomState,
 )
+_SIMPLE = (bool, int, float, str, type(None))
+_CONTAINERS = (list, set, deque, *plain_values.MAPPINGS.values())
+_RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
+_MOST_ENTRIES, _MOST_BYTES = 10_000, 4 << 20  # containers with more are taken to be data
 _LIBRARIES = {"site-packages", "dist-packages"}
 _ABSTRACT = (object, abc.ABC, typing.Generic, typing.Protocol)
 
@@ -93,12 +105,38 @@ def is_of_script(kind: type) -> bool:
         bool(own)
         and bool(getattr(kind, "__dictoffset__", 0))
         and not any(vars(base).get("__slots__") for base in own)
-        and all(_is_own(base.__module__) for base in own)
+        and all(is_own(base.__module__) for base in own)
     )
 
 
+class _SmallCoder(plain_values.Coder):
+    """Coder of what is no data."""
+
+    def spend(self, nbytes: int) -> None:
+        """Count the bytes of a value.
+
+        Raises:
+            NotPlainError: there are too many.
+        """
+        super().spend(nbytes)
+        if self.spent > _MOST_BYTES:
+            raise plain_values.NotPlainError("too large")
+
+
+def code_of_kept(value: Any) -> Any:
+    """The code of a *value* that a function uses outside, `ABSENT` if it is not kept there."""
+    if type(value) in _CONTAINERS:
+        few = len(value) <= _MOST_ENTRIES
+    else:
+        few = type(value) in (*_SIMPLE, *_RANDOM)
+    if few:
+        with contextlib.suppress(plain_values.NotPlainError):
+            return _SmallCoder().whole(value)
+    return plain_values.ABSENT
+
+
 def keeps_something(function: Any) -> bool:
-    """Whether a *function* may change what it finds outside: by what it names, not by a trial."""
+    """Whether a *function* may change what is not kept: by what it names, not by a trial."""
     if isinstance(function, functools.partial):
         given = [*function.args, *function.keywords.values()]
         return any(map(_changes, given)) or keeps_something(function.func)
@@ -125,16 +163,20 @@ def _is_keras_callback(kind: type) -> bool:
 def _names_what_changes(function: types.FunctionType) -> Iterator[bool]:
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     for step in dis.get_instructions(function.__code__):
-        if step.opname in ("STORE_GLOBAL", "STORE_DEREF"):
-            yield step.opname == "STORE_GLOBAL" or step.argval in cells
+        if step.opname == "STORE_GLOBAL":
+            yield code_of_kept(function.__globals__.get(step.argval)) is plain_values.ABSENT
         elif step.opname == "LOAD_GLOBAL":
-            yield _changes(function.__globals__.get(step.argval))
+            yield _begins_anew(function.__globals__.get(step.argval))
         elif step.opname == "LOAD_DEREF" and step.argval in cells:
             try:
-                yield _changes(cells[step.argval].cell_contents)
+                yield _begins_anew(cells[step.argval].cell_contents)
             except ValueError:  # not assigned yet
                 continue
     yield from map(_changes, function.__defaults__ or ())
+
+
+def _begins_anew(value: Any) -> bool:
+    return _changes(value) and code_of_kept(value) is plain_values.ABSENT
 
 
 def _changes(value: Any) -> bool:
@@ -144,7 +186,7 @@ def _changes(value: Any) -> bool:
 
 
 @functools.cache
-def _is_own(module: str) -> bool:
+def is_own(module: str) -> bool:
     """Whether *module* belongs to the script and not to a library."""
     if module == "__main__" or module not in sys.modules:
         return module.partition(".")[0] != "matex"

@@ -39,15 +39,17 @@ model = keras.Sequential(
 model.compile(
     keras.optimizers.AdamW(0.1, use_ema=True), "binary_crossentropy", metrics=["accuracy"]
 )
-told = []
+told, epochs = [], []
 # Nothing is an improvement: the third epoch is the last of the first fit.
 stopping = keras.callbacks.EarlyStopping("loss", min_delta=10, patience=2)
 for fit, more in enumerate([[stopping], []]):
     watching = Watching(fit)
     log = keras.callbacks.CSVLogger(args.out.with_suffix(".csv"), append=True)
+    noting = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: epochs.append(epoch))
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
-    history = model.fit(data, epochs=4, verbose=0, callbacks=[watching, log, *more])
+    history = model.fit(data, epochs=4, verbose=0, callbacks=[watching, log, noting, *more])
     told += [history.history["loss"], watching.losses, watching.begun, stopping.stopped_epoch]
+    told += [list(epochs)]
     told += [stopping.best, float(np.sum([np.abs(w.numpy()).sum() for w in model.weights]))]
     if args.end_at == f"{fit}:over":
         raise RuntimeError("the script ends between two fits")

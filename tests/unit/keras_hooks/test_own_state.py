@@ -204,6 +204,7 @@ def test_what_two_callbacks_share_they_share_again() -> None:
 
 
 losses: list[float] = []
+window = Window()
 
 
 def counting() -> Any:
@@ -223,8 +224,9 @@ def telling(name: str) -> Any:
 @pytest.mark.parametrize(
     ("function", "named"),
     [
-        (counting(), True),
-        (lambda epoch, logs: losses.append(epoch), True),
+        (counting(), False),  # it is kept
+        (lambda epoch, logs: losses.append(epoch), False),
+        (lambda epoch, logs: window.values.append(epoch), True),
         (Window().values.append, True),
         (functools.partial(print, losses), True),
         (telling("a"), False),
