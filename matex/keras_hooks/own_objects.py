@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from matex.keras_hooks import models, optimizers, plain_decoder, plain_values, stateless, tensors
+from matex.keras_hooks.large_arrays import LargeArrays
 from matex.keras_hooks.plain_values import ABSENT, TOO_DEEP, NotPlainError
 
 __all__ = ["OwnStateCoder", "OwnStateDecoder"]
@@ -32,13 +33,15 @@ class OwnStateCoder(plain_values.Coder):
 
     Args:
         callbacks: all callbacks of the fit.
+        known: large arrays that the script makes, which are left out.
 
     Attributes:
         lost: names of what begins anew after a restoration, of the last callback.
     """
 
-    def __init__(self, callbacks: Iterable[Any]) -> None:
+    def __init__(self, callbacks: Iterable[Any], known: Iterable[LargeArrays] = ()) -> None:
         super().__init__()
+        self._known_arrays = list(known)
         self._callbacks = list(callbacks)
         self._seen = {id(callback) for callback in self._callbacks}
         self._held: list[Any] = []  # so that no other object gets an id that was seen
@@ -54,6 +57,16 @@ class OwnStateCoder(plain_values.Coder):
         self.lost = []
         self.begin(name)
         return plain_values.as_bytes(dict(self._attributes(callback)))
+
+    def code(self, value: Any) -> Any:
+        """The code of *value*, in parts.
+
+        Raises:
+            NotPlainError: it has none.
+        """
+        if any(arrays.holds(value) for arrays in self._known_arrays):
+            return _THERE
+        return super().code(value)
 
     def other(self, value: Any) -> Any:
         """The code of a *value* that is not plain."""

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from matex.keras_hooks import plain_values
 from matex.keras_hooks.function_state import FunctionState
+from matex.keras_hooks.large_arrays import LargeArrays
 from matex.keras_hooks.own_objects import OwnStateCoder, OwnStateDecoder
 
 __all__ = ["fit_begins", "own_state", "restore_own_state"]
 
 _OWN, _LOST, _FUNCTIONS = "own", "lost", "functions"
-_of_fit: list[FunctionState] = []  # of the fit that began last
+
+
+class _Beginning(NamedTuple):
+    """State of callbacks as a fit begins, of which only changes are saved."""
+
+    functions: FunctionState
+    arrays: LargeArrays
+
+
+_of_fit: list[_Beginning] = []  # of the fit that began last
 
 
 def fit_begins(callbacks: Iterable[Any]) -> None:
-    """Note that a fit with these *callbacks* begins, whose functions keep something from now on."""
-    _of_fit[:] = [FunctionState(callbacks)]
+    """Note that a fit with these *callbacks* begins."""
+    callbacks = list(callbacks)
+    arrays = LargeArrays(callback for _, callback in _owned(callbacks))
+    _of_fit[:] = [_Beginning(FunctionState(callbacks), arrays)]
 
 
 def own_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
     """Copies of the state of those *callbacks* that are of a user's classes, by name; local."""
     callbacks = list(callbacks)
-    coder = OwnStateCoder(callbacks)
+    coder = OwnStateCoder(callbacks, [fit.arrays for fit in _of_fit])
     found: dict[str, np.ndarray] = {}
     for name, callback in _owned(callbacks):
         found[f"{name}/{_OWN}"] = coder.packed(name, callback)
         if coder.lost:
             found[f"{name}/{_LOST}"] = plain_values.as_bytes(coder.lost)
     for fit in _of_fit:
-        found[_FUNCTIONS] = fit.changed()
+        found[_FUNCTIONS] = fit.functions.changed()
     return found
 
 
@@ -48,7 +60,8 @@ def restore_own_state(
         keeping: function that tells whether a present value is left unchanged.
     """
     callbacks = list(callbacks)
-    coder, decoder = OwnStateCoder(callbacks), OwnStateDecoder(keeping)
+    coder = OwnStateCoder(callbacks, [fit.arrays for fit in _of_fit])
+    decoder = OwnStateDecoder(keeping)
     if _FUNCTIONS in memory:
         FunctionState(callbacks).restore(memory[_FUNCTIONS], keeping)
     anew: dict[str, None] = {}

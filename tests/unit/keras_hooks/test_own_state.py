@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.keras_hooks.own_state import fit_begins
 from matex.keras_hooks.plain_values import as_bytes
 
 
@@ -237,3 +238,22 @@ def test_functions_that_keep_something_are_named(function: Any, named: bool) -> 
     callback = keras.callbacks.LambdaCallback(on_epoch_end=function)
     wanted = ["what functions of LambdaCallback keep"] if named else []
     assert keras_hooks.restore_callback_state([callback], {}) == wanted
+
+
+def test_large_arrays_are_saved_where_they_have_changed() -> None:
+    class Predicting(keras.callbacks.Callback):
+        """Holds data, and sums."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.data, self.sums = np.ones((2, 1 << 17)), np.zeros(1 << 17)
+
+    callback = Predicting()
+    fit_begins([callback])
+    callback.sums += 2
+    memory = keras_hooks.callback_state([callback])
+    assert sum(array.nbytes for array in memory.values()) < callback.data.nbytes
+    again = Predicting()
+    fit_begins([again])
+    assert keras_hooks.restore_callback_state([again], memory) == []
+    assert (again.sums == 2).all() and (again.data == 1).all()
