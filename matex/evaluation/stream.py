@@ -76,7 +76,7 @@ class StreamEvaluation:
     def go_on_after(self, passes: int, digest: int, sharing: int) -> None:
         """Continue after *passes* that the other ranks have made; local."""
         self._passes = passes
-        self._stream.resume(passes, digest, alone=True)
+        self._stream.resume(passes, digest, is_raw=self._stream.is_raw, alone=True)
         if sharing >= 0:
             self._step.settle(Sharing(sharing))
 

@@ -155,6 +155,6 @@ def resume(
         source.resume(saved.cursor["samples"], digest)
     if isinstance(source, Stream):
         epochs = saved.cursor["epoch"] - initial_epoch
-        of_other = saved.cursor.get(RAW) != source.is_raw  # an older checkpoint does not tell
-        source.resume(epochs, digest, of_other=of_other)
+        raw = saved.cursor.get(RAW)  # an older checkpoint does not tell
+        source.resume(epochs, digest, is_raw=None if raw is None else bool(raw))
         run.say("going through the data to where the checkpoint was made")

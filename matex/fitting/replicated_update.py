@@ -25,7 +25,7 @@ from matex.exchange.checksum import checksum
 from matex.fitting.step_counts import StepCounts
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
-from matex.sources.stream import digest_of
+from matex.sources.digests import digest_of
 from matex.strategies import Traffic
 
 __all__ = ["ReplicatedUpdate"]

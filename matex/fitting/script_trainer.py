@@ -18,7 +18,8 @@ from matex.partition.room import Room
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
-from matex.sources.stream import Stream, digest
+from matex.sources.digests import digest
+from matex.sources.stream import Stream
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.engine import StepEngine
 from matex.steps.several_updates_step import SeveralUpdatesStep

@@ -132,7 +132,7 @@ class Handover:
         cursor, source = self.saved.cursor, iterator.source
         if isinstance(source, Stream):
             epochs = cursor["epoch"] - arguments["initial_epoch"]
-            source.resume(epochs, cursor["mark"], alone=True)
+            source.resume(epochs, cursor["mark"], is_raw=source.is_raw, alone=True)
         keras_hooks.start_at(model, cursor["epoch"])
         iterator.begin_at(cursor["epoch"], cursor["samples"])
         iterator.engine.inherit(dict(self.progress["at_risk"]))

@@ -21,7 +21,8 @@ from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
 from matex.partition.room import Room
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
-from matex.sources.stream import Stream, digest, flat_signature, leaves_of, rows_in
+from matex.sources.digests import digest
+from matex.sources.stream import Stream, flat_signature, leaves_of, rows_in
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.building import build
 from matex.steps.engine import StepEngine

@@ -16,8 +16,8 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.data.sketch import sketch
 from matex.errors import InputError
+from matex.sources.digests import digest
 from matex.sources.select import rows_of
-from matex.sources.stream import digest
 
 __all__ = ["check_same_data", "check_same_validation", "sketch_of"]
 

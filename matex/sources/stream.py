@@ -5,19 +5,17 @@ of data are as in one process. Each rank takes its rows of each batch.
 
 That the ranks get the same batches is proven: the digest of a row is its number mixed with a hash
 of all earlier data and of whether more follows. The hashes travel with the gradients, so if one
-rank's data differ anywhere, the sum is wrong on every rank, and no update is made.
+rank's data differ, the sum is wrong on every rank, and no update is made.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from keras import tree
 
@@ -25,22 +23,28 @@ from matex import keras_hooks
 from matex.errors import DataError, InputError, NotShareable
 from matex.partition.room import Room
 from matex.partition.spans import Span
+from matex.sources.digests import digest, older_digest
 from matex.sources.stream_batch import StreamBatch
 
 __all__ = [
     "Stream",
-    "digest",
-    "digest_of",
     "flat_signature",
     "leaves_of",
     "rows_in",
     "specification",
 ]
 
-# Values of a tensor that are looked at, evenly spread over it: a batch of pictures takes .1 ms.
-_HASHED = 1 << 14
-# A number for each byte, equal in all processes.
-_BYTES = np.random.default_rng(1).integers(0, 1 << 63, 256, np.uint64)
+
+@dataclass
+class _Candidate:
+    """Digest that a checkpoint may have in place of the stream's own.
+
+    ``of_other`` is whether it is of batches as streams see them whose ``is_raw`` differs.
+    """
+
+    of_other: bool
+    digest: Callable[[int, Sequence[Any], bool], int]
+    value: int = 0
 
 
 class Stream:
@@ -77,7 +81,7 @@ class Stream:
         self._cursor = 0
         self._left = 0
         self._resumed: tuple[int, int] | None = None
-        self._compares_other = False
+        self._candidates: list[_Candidate] = []
         self._mismatch: type[InputError] = InputError
         self.signature = flat_signature(specification)
         # Not a method: a traced step keeps it, and would keep the data with it.
@@ -89,7 +93,6 @@ class Stream:
         self.resources: frozenset[int] = frozenset()
         self.room: Room | None = Room(most_rows or 1, (1,) * len(self.signature))
         self.digest = 0
-        self._other_digest = 0
 
     @property
     def num_batches(self) -> int | None:
@@ -104,17 +107,21 @@ class Stream:
         self._feed.reset()
 
     def resume(
-        self, epochs: int, digest: int, *, alone: bool = False, of_other: bool = False
+        self, epochs: int, known: int, *, is_raw: bool | None, alone: bool = False
     ) -> None:
-        """Continue after *epochs* earlier epochs, whose digest is *digest*.
+        """Continue after *epochs* earlier epochs, whose digest is *known*.
 
         Args:
+            is_raw: the ``is_raw`` of the stream that *known* is of; None if it is not known, as of
+                an older version.
             alone: whether the other ranks made them themselves, and need no resuming; off by
                 default.
-            of_other: whether *digest* may be of a stream whose ``is_raw`` differs; off by default.
         """
-        self._resumed = epochs, digest
-        self._compares_other = of_other
+        self._resumed = epochs, known
+        kinds = [False] if is_raw == self.is_raw else [False, True]
+        makers = [digest, older_digest] if is_raw is None else [digest]
+        every = [_Candidate(of_other, make) for make in makers for of_other in kinds]
+        self._candidates = every[1:]  # the first is the stream's own
         self._mismatch = DataError if alone else InputError
 
     def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
@@ -171,8 +178,9 @@ class Stream:
         span = self._cursor, self._cursor + rows_in(tensors)
         self._cursor = span[1]
         self.digest = digest(self.digest, tensors, last)
-        if self._compares_other and (other := self._other(tensors, extra)):
-            self._other_digest = digest(self._other_digest, other, last)
+        for one in self._candidates:
+            if seen := self._other(tensors, extra) if one.of_other else tensors:
+                one.value = one.digest(one.value, seen, last)
         return self._cut(tensors, extra, span, last)
 
     def _read(self) -> tuple[list[Any], Any] | None:
@@ -198,10 +206,14 @@ class Stream:
         """The batch as streams see it whose ``is_raw`` differs; empty if there are none."""
         return ()
 
-    def _compare(self, digest: int) -> None:
-        known = [self.digest, self._other_digest] if self._compares_other else [self.digest]
-        self._compares_other = False
-        if digest not in known:
+    @property
+    def _compares_other(self) -> bool:
+        return any(one.of_other for one in self._candidates)
+
+    def _compare(self, known: int) -> None:
+        found = [self.digest, *(one.value for one in self._candidates)]
+        self._candidates = []
+        if known not in found:
             raise self._mismatch(
                 "a resumed run must get the same batches in the same order as the interrupted one. "
                 "Received: others; seed every random generator of the input before it is made, let "
@@ -244,49 +256,6 @@ def leaves_of(specification: Any, leaves: Sequence[Any]) -> Any:
     """Structure of *specification* with *leaves*, and None for missing ones."""
     given = iter(leaves)
     return tree.map_structure(lambda leaf: next(given) if _is_data(leaf) else None, specification)
-
-
-def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
-    """63 bits over *before*, shapes and values of *tensors*, and *last*.
-
-    Of large tensors evenly spread values are taken, others from one batch to the next.
-    """
-    spread = []
-    for part in itertools.chain.from_iterable(map(keras_hooks.components_of, tensors)):
-        kind = f"{part.dtype.name}{tuple(part.shape)}"
-        spread.append((kind, _spread(before, np.asarray(part))))
-    return _digest(before, spread, last)
-
-
-def digest_of(before: int, arrays: Sequence[np.ndarray]) -> int:
-    """63 bits as from :func:`digest`, of arrays, without calling TensorFlow."""
-    spread = [(f"{array.dtype}{array.shape}", _spread(before, array)) for array in arrays]
-    return _digest(before, spread, False)
-
-
-def _spread(before: int, array: np.ndarray) -> np.ndarray:
-    """Some values of *array*, at places that depend on *before*."""
-    apart = max(1, array.size // _HASHED)
-    return array.reshape(-1)[before % apart :: apart]
-
-
-def _digest(before: int, spread: Sequence[tuple[str, np.ndarray]], last: bool) -> int:
-    state = hashlib.blake2b(before.to_bytes(8, "little") + bytes([last]), digest_size=8)
-    for kind, values in spread:
-        state.update(kind.encode())
-        state.update((_of_strings(values) if values.dtype == object else values).tobytes())
-    return int.from_bytes(state.digest(), "little") >> 1
-
-
-def _of_strings(values: np.ndarray) -> np.ndarray:
-    """64 bits over the bytes of each string of *values*, in any order, and their number.
-
-    Two processes write the fields of the same protocol buffer in different orders.
-    """
-    return np.array(
-        [[len(text), _BYTES[np.frombuffer(text, np.uint8)].sum()] for text in values.ravel()],
-        np.uint64,
-    )
 
 
 def _is_data(leaf: Any) -> bool:

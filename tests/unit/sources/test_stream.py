@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from matex.sources.stream import digest
+from matex.sources.digests import digest, older_digest
 
 
 def written(*fields: str) -> bytes:
@@ -45,3 +46,13 @@ def test_digest_of_large_batches_that_differ_in_one_value() -> None:
             number = digest(number, [batch], last=False)
         found.append(number)
     assert found[0] != found[1]
+
+
+def test_digest_of_older_checkpoints() -> None:
+    """A checkpoint that version 5b7403b1 had made of these batches had this number."""
+    number = 0
+    words = tf.constant([b"a", b"bc"])
+    for n in range(3):
+        values = np.arange(5 << 14, dtype=np.float32).reshape(-1, 4) * (n + 1)
+        number = older_digest(number, [tf.constant(values), words], last=n == 2)
+    assert number == 5358167898610216500
