@@ -36,7 +36,7 @@ __all__ = [
 
 
 @dataclass
-class _Candidate:
+class _PossibleDigest:
     """Digest that a checkpoint may have in place of the stream's own.
 
     ``of_other`` is whether it is of batches as streams see them whose ``is_raw`` differs.
@@ -81,7 +81,7 @@ class Stream:
         self._cursor = 0
         self._left = 0
         self._resumed: tuple[int, int] | None = None
-        self._candidates: list[_Candidate] = []
+        self._candidates: list[_PossibleDigest] = []
         self._mismatch: type[InputError] = InputError
         self.signature = flat_signature(specification)
         # Not a method: a traced step keeps it, and would keep the data with it.
@@ -106,9 +106,7 @@ class Stream:
     def reset(self) -> None:
         self._feed.reset()
 
-    def resume(
-        self, epochs: int, known: int, *, is_raw: bool | None, alone: bool = False
-    ) -> None:
+    def resume(self, epochs: int, known: int, *, is_raw: bool | None, alone: bool = False) -> None:
         """Continue after *epochs* earlier epochs, whose digest is *known*.
 
         Args:
@@ -120,7 +118,7 @@ class Stream:
         self._resumed = epochs, known
         kinds = [False] if is_raw == self.is_raw else [False, True]
         makers = [digest, older_digest] if is_raw is None else [digest]
-        every = [_Candidate(of_other, make) for make in makers for of_other in kinds]
+        every = [_PossibleDigest(of_other, make) for make in makers for of_other in kinds]
         self._candidates = every[1:]  # the first is the stream's own
         self._mismatch = DataError if alone else InputError
 
