@@ -57,7 +57,7 @@ ZONE = datetime.timezone(datetime.timedelta(hours=2))
         pathlib.Path("a/b"),
         pathlib.PureWindowsPath("c:/d"),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_value_comes_back(value: Any) -> None:
     found = again(value)
