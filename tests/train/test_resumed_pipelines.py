@@ -64,11 +64,13 @@ def test_a_mapped_pipeline_resumes_on_other_ranks(
     before: int, after: int, script: Path, plain: list[float], tmp_path: Path
 ) -> None:
     options = ["--checkpoint", tmp_path / "saved", "--checkpoint-every", "1"]
-    ended = matex_run(tmp_path, script, ranks=before, options=options, environment={"END": "8"})
+    ended = matex_run(
+        tmp_path, script, ranks=before, options=options, environment={"END": "8"}
+    )  # before its checkpoint
     assert ended.status == 1 and "the end of all ranks" in ended.stderr
     newest = checkpoints.Store(tmp_path / "saved").newest_valid()
     assert newest is not None
-    assert (newest[1].cursor["step"], newest[1].cursor["raw"]) == (8, before > 1)
+    assert (newest[1].cursor["step"], newest[1].cursor["raw"]) == (7, before > 1)
     rest = matex_run(tmp_path, script, ranks=after, options=options)
     assert rest.status == 0, rest.stderr
     assert left(rest) == pytest.approx(plain, rel=1e-4)
