@@ -17,6 +17,7 @@ import numpy as np
 
 from matex.keras_hooks import plain_values, stateless
 from matex.keras_hooks.plain_decoder import Decoder
+from matex.keras_hooks.script_modules import is_script_module
 
 __all__ = ["FunctionState"]
 
@@ -91,7 +92,7 @@ def _functions_of(callback: Any) -> Iterator[types.FunctionType]:
 
 
 def _is_scripts(function: types.FunctionType) -> bool:
-    return stateless.is_own(function.__module__ or "")
+    return is_script_module(function.__module__ or "")
 
 
 def _places_in(function: types.FunctionType) -> Iterator[tuple[str, _Outside]]:

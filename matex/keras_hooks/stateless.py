@@ -10,27 +10,24 @@ import functools
 import logging
 import random
 import re
-import sys
-import sysconfig
 import threading
 import types
 import typing
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from matex.keras_hooks import plain_values, tensors
+from matex.keras_hooks.script_modules import is_script_module
 
 __all__ = [
     "code_of_kept",
     "is_callback",
     "is_no_state",
     "is_of_script",
-    "is_own",
     "keeps_something",
 ]
 
@@ -77,7 +74,6 @@ _SIMPLE = (bool, int, float, str, type(None))
 _CONTAINERS = (list, set, deque, *plain_values.MAPPINGS.values())
 _RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
 _MOST_ENTRIES, _MOST_BYTES = 10_000, 4 << 20  # containers with more are taken to be data
-_LIBRARIES = {"site-packages", "dist-packages"}
 _ABSTRACT = (object, abc.ABC, typing.Generic, typing.Protocol)
 
 
@@ -105,7 +101,7 @@ def is_of_script(kind: type) -> bool:
         bool(own)
         and bool(getattr(kind, "__dictoffset__", 0))
         and not any(vars(base).get("__slots__") for base in own)
-        and all(is_own(base.__module__) for base in own)
+        and all(is_script_module(base.__module__) for base in own)
     )
 
 
@@ -183,17 +179,3 @@ def _changes(value: Any) -> bool:
     if is_no_state(value):
         return False
     return isinstance(value, _CHANGING) or tensors.is_variable(value) or is_of_script(type(value))
-
-
-@functools.cache
-def is_own(module: str) -> bool:
-    """Whether *module* belongs to the script and not to a library."""
-    if module == "__main__" or module not in sys.modules:
-        return module.partition(".")[0] != "matex"
-    file = getattr(sys.modules[module], "__file__", None)
-    if file is None or module.partition(".")[0] == "matex":
-        return False
-    path, libraries = Path(file).resolve(), sysconfig.get_paths()
-    return not _LIBRARIES & set(path.parts) and not any(
-        path.is_relative_to(Path(libraries[name]).resolve()) for name in ("stdlib", "platstdlib")
-    )

@@ -10,18 +10,15 @@ in files or behind a function of another package is not found.
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
-import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from matex.keras_hooks.script_modules import is_script_module
 from matex.steps.containers import (
     ABSENT,
     CONTAINERS,
@@ -40,29 +37,10 @@ __all__ = ["ScriptState", "are_same", "is_scripts"]
 _ARRAY_BYTES = 4 << 20  # larger arrays are taken to be data
 _MOST_ENTRIES = 10_000  # containers with more are copied, and not searched
 
-_NOT_SCRIPTS = ("matex", "ft", "checkpoints", "builtins", "keras", "tensorflow", "numpy")
-_INSTALLED = {"site-packages", "dist-packages"}
-
-
-@functools.cache
-def _is_library(file: str) -> bool:
-    """Whether *file* is of Python's own modules, or of an installed package.
-
-    Packages may lie in other environments' folders, or in any folder beside NumPy, as those of
-    ``pip install --target`` do.
-    """
-    paths, beside = sysconfig.get_paths(), Path(np.__file__).parents[1]
-    folders = (paths["stdlib"], paths["platstdlib"], str(beside))
-    return not _INSTALLED.isdisjoint(Path(file).parts) or file.startswith(folders)
-
 
 def is_scripts(thing: type | FunctionType) -> bool:
     """Whether a class or a function is of the script, or of a module beside it."""
-    module = thing.__module__ or ""
-    if module.partition(".")[0] in _NOT_SCRIPTS:
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" or (file is not None and not _is_library(file))
+    return is_script_module(thing.__module__ or "")
 
 
 class _StateChange(NamedTuple):
