@@ -219,9 +219,10 @@ class OwnStateDecoder(plain_decoder.Decoder):
         for name, code in codes:
             present = there.get(name, ABSENT)
             self._path.append(name)
-            self._missing = False
+            self._missing, used = False, len(self._used)
             value = self.value(code, present)
             if self._missing:
+                self._put_back(used)
                 kind = "" if present is ABSENT else f" ({type(present).__name__})"
                 self.lost.append(f"{'.'.join(self._path)}{kind}")
             elif not self._keeping(present):

@@ -27,7 +27,7 @@ class Decoder:
     def __init__(self) -> None:
         self._made: list[Any] = []
         self._parts = {"": self._made}
-        self._used: dict[int, Any] = {}  # what was present and has got its content
+        self._used: dict[int, tuple[Any, Any]] = {}  # what was present, with its former content
 
     def begin(self, part: str) -> None:
         """Begin a *part*, to which others may refer by this name."""
@@ -115,8 +115,19 @@ class Decoder:
         there = [getattr(present, name, None) for name in ("maxlen", "default_factory")]
         if type(present) is not type(made) or there != options or id(present) in self._used:
             return made
-        self._used[id(present)] = present
+        self._used[id(present)] = present, present.copy()
         return present
+
+    def _put_back(self, used: int) -> None:
+        """Give what was present, but for the first *used*, its former content again."""
+        while len(self._used) > used:
+            present, before = self._used.popitem()[1]
+            if isinstance(present, np.ndarray):
+                present[...] = before
+                continue
+            present.clear()
+            fill = present.update if isinstance(present, dict | set) else present.extend
+            fill(before)
 
     def _noted(self, made: Any) -> Any:
         self._made.append(made)

@@ -257,3 +257,22 @@ def test_large_arrays_are_saved_where_they_have_changed() -> None:
     fit_begins([again])
     assert keras_hooks.restore_callback_state([again], memory) == []
     assert (again.sums == 2).all() and (again.data == 1).all()
+
+
+def test_a_list_whose_entries_cannot_be_made_stays_as_it_is() -> None:
+    class Collecting(keras.callbacks.Callback):
+        """Collects objects in lists that the script holds."""
+
+        def __init__(self, *lists: list[Any]) -> None:
+            super().__init__()
+            self.found, self.counts = lists
+
+    lists: list[list[Any]] = [[1], []]
+    callback = Collecting(*lists)
+    callback.found.append(Window())
+    callback.counts.append(2)
+    memory = keras_hooks.callback_state([callback])
+    lists = [[1], []]
+    again = keras_hooks.restore_callback_state([Collecting(*lists)], memory)
+    assert again == ["attribute found (list) of the callback Collecting"]
+    assert lists == [[1], [2]]
