@@ -287,9 +287,9 @@ class Communicator:
         """Make all waiting ranks members again: see :meth:`Standby.call_back`."""
         self._standby.call_back(closing=closing)
 
-    def admit(self, newcomer: Newcomer | None) -> Member | None:
+    def admit(self, newcomer: Newcomer | None, *, adds_place: bool = True) -> Member | None:
         """Let a newcomer wait in reserve; collective: see :meth:`Membership.admit`."""
-        return self._membership.admit(newcomer)
+        return self._membership.admit(newcomer, adds_place=adds_place)
 
     def join(self, admission: Admission) -> None:
         """Wait in reserve from now on, as a newcomer: see :meth:`Membership.enter`."""

@@ -68,9 +68,8 @@ class Membership:
         self.hosts = {member.rank: member.host for member in world.members}
         self.vacant: tuple[int, ...] = ()
         self._present = world.ranks  # in the order of the communicator of all
-        self._working = 0
-        self._cold = cold
-        self._log = log
+        self._working, self._adds_place = 0, True
+        self._cold, self._log = cold, log
         self._newcomer: Newcomer | None = None
         self._silent_hosts = SilentHosts(lambda: other_hosts(self.world))
         self._is_wanted = False  # this rank waits, and a place is vacant
@@ -110,16 +109,17 @@ class Membership:
         self._present = (*admission.view.members, *admission.view.waiting)
         self._watch_hosts()
 
-    def admit(self, newcomer: Newcomer | None) -> Member | None:
+    def admit(self, newcomer: Newcomer | None, *, adds_place: bool = True) -> Member | None:
         """Let a newcomer wait in reserve; collective over the members, with those in reserve.
 
         Args:
             newcomer: process that the leader sponsors; None on the other ranks.
+            adds_place: whether one is added where no place is vacant, equal on all; by default so.
 
         Returns:
             The admitted member; None if the newcomer or its sponsor was lost.
         """
-        self._newcomer = newcomer
+        self._newcomer, self._adds_place = newcomer, adds_place
         admitted: list[Member] = []
         try:
             self.agree_on(
@@ -224,6 +224,7 @@ class Membership:
             arbiter=self.hooks.decide,
             kept=() if self._cold is None else self._cold.hosts,
             newcomer=self._newcomer if purpose == Purpose.ADMIT else None,
+            adds_place=self._adds_place,
         )
         # Other ranks may be in an operation that this rank does not take part in, or not yet.
         passed = purpose in ELSEWHERE or (purpose == Purpose.FILL and log.out_of_step)

@@ -47,6 +47,8 @@ class ViewChange:
         kept: hosts that stay in use without ranks; none by default.
         newcomer: process that this rank sponsors and that all ranks are to admit, with
             ``Purpose.ADMIT``; None on all other ranks.
+        adds_place: whether a place is added for it where none is vacant, equal on all members; True
+            by default.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ViewChange:
         arbiter: Arbiter,
         kept: Container[str] = (),
         newcomer: Newcomer | None = None,
+        adds_place: bool = True,
     ) -> None:
         self._mpi = mpi.load()
         self._purpose = purpose
@@ -72,6 +75,7 @@ class ViewChange:
         self._arbiter = arbiter
         self._kept = kept
         self._newcomer = newcomer
+        self._adds_place = adds_place
         self._may_admit = True
         self.whole: Any = None
         self.admitted: Member | None = None
@@ -121,7 +125,7 @@ class ViewChange:
     def _admit(self, new: Any, view: View) -> None:
         """Connect the leader's newcomer with all ranks, if there is a newcomer.
 
-        If no place is vacant for it, a place is added, and the number of members grows. If a rank
+        If no place is vacant for it, one may be added, and the number of members grows. If a rank
         dies meanwhile, the next attempt at this view change leaves the newcomer out.
         """
         self._may_admit = False
@@ -142,7 +146,7 @@ class ViewChange:
         self.admitted = decode_member(rank, row[3:].view(np.uint8))
         self.present = (*self.present, rank)
         waiting = (*view.waiting, rank)
-        own = (rank,) if len(view.vacant) < len(waiting) else ()
+        own = (rank,) if self._adds_place and len(view.vacant) < len(waiting) else ()
         self.view = replace(view, waiting=waiting, vacant=(*view.vacant, *own))
 
     def _next_view(self, reports: np.ndarray, newest: int) -> View:

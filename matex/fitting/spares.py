@@ -163,7 +163,9 @@ class FitSpares(FitListener):
             return
         run, started = self._run, time.perf_counter()
         newcomer = run.replacements.take() if run.leads else None
-        member = run.communicator.admit(newcomer)
+        # The pool of spares is filled up where as many ranks train as are to.
+        adds_place = run.communicator.world.size < run.active
+        member = run.communicator.admit(newcomer, adds_place=adds_place)
         self._paused_s = time.perf_counter() - started
         if member is not None:
             self._newcomers.add(member.rank)

@@ -3,7 +3,7 @@
 Keras's own code makes them, equally on every rank, so epochs, repetition, class weights and the end
 of data are as in one process. Each rank takes its rows of each batch.
 
-That the ranks get the same batches is proven: the digest of a row is its number mixed with a hash
+That the ranks get the same batches is checked: the digest of a row is its number mixed with a hash
 of all earlier data and of whether more follows. The hashes travel with the gradients, so if one
 rank's data differ, the sum is wrong on every rank, and no update is made.
 """

@@ -98,3 +98,16 @@ def test_ranks_leave_and_spares_begin(tmp_path: Path) -> None:
     assert (summary["spares_used"], summary["respawned"]) == (1, 0)
     assert [left["rank"] for left in summary["ranks_left"]] == [1]
     assert "ranks can join a fit only with --respawn" in said
+
+
+def test_a_process_that_is_started_behind_a_spare_waits_as_one(tmp_path: Path) -> None:
+    report = tmp_path / "out"
+    with endless(tmp_path, "--spares", "1", "--respawn", "--inject", "kill:rank=1,step=20") as run:
+        wait_for(run, report, "waits", times=2)
+        seen = len(events_in(report, "epoch"))
+        wait_for(run, report, "epoch", times=seen + 10)
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=patience(60))
+    joined = [event["joined"] for event in events_in(report, "recovered")]
+    assert joined == [{"1": 2}]
+    assert not events_in(report, "joined")
