@@ -25,6 +25,7 @@ def restore_callbacks(
     extra: Mapping[str, np.ndarray],
     *,
     keeping: Callable[[Any], bool] = lambda value: False,
+    as_scripted: bool = False,
 ) -> list[str]:
     """Restore the state of *callbacks*. Local.
 
@@ -32,10 +33,14 @@ def restore_callbacks(
         callbacks: callbacks of the same kinds in the same order as those whose state was held.
         extra: arrays of the checkpoint, by name.
         keeping: whether a present value is left unchanged. By default none is.
+        as_scripted: whether what training has not changed is left unchanged: right where a job
+            was started again, and not on a rank that joins the others. By default it is not.
 
     Returns:
         Words for what begins anew, none where all could be kept.
     """
     names = {key[len(_CALLBACKS) :]: key for key in extra if key.startswith(_CALLBACKS)}
     memory = {name: extra[key] for name, key in names.items()}
-    return keras_hooks.restore_callback_state(callbacks, memory, keeping=keeping)
+    return keras_hooks.restore_callback_state(
+        callbacks, memory, keeping=keeping, as_scripted=as_scripted
+    )

@@ -14,6 +14,7 @@ from matex.errors import NotShareable
 from matex.fitting import fit_histories
 from matex.fitting.callback_memory import callbacks_held, restore_callbacks
 from matex.fitting.trained_models import TrainedModels
+from matex.keras_hooks.own_state import fit_begins
 from matex.run.context import RunContext
 from matex.sources.select import rows_of
 from matex.steps.building import build
@@ -116,8 +117,11 @@ class EarlierFits:
         if aside is not None:
             saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
         callbacks, begun = keras_hooks.listed(arguments["callbacks"]), ""
-        if saved is not None and (anew := restore_callbacks(callbacks, saved.extra)):
-            begun = f"; of its callbacks these begin anew: {'; '.join(anew)}"
+        if saved is not None:
+            fit_begins(callbacks)
+            goes_on = self._run.joining is None
+            if anew := restore_callbacks(callbacks, saved.extra, as_scripted=goes_on):
+                begun = f"; of its callbacks these begin anew: {'; '.join(anew)}"
         # The model is built in any case: a newcomer gets values from other ranks, in order.
         is_built = _is_built(model, arguments)
         if saved is None or not (

@@ -21,7 +21,7 @@ from matex.fitting.callback_memory import callbacks_held, restore_callbacks
 from matex.fitting.clock_readings import ClockReadings
 from matex.fitting.fit_batches import BATCHES, FitBatches
 from matex.fitting.listeners import Cursor
-from matex.keras_hooks.own_state import fit_begins
+from matex.keras_hooks.own_state import callbacks_begun, fit_begins
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 
@@ -142,8 +142,9 @@ class FitCheckpoint:
 
     def restore_callbacks(self) -> None:
         """Restore the state of callbacks and history; called after the callbacks have begun."""
+        callbacks_begun()
         if self.saved is not None:
-            anew = restore_callbacks(self._callbacks, self.saved.extra)
+            anew = restore_callbacks(self._callbacks, self.saved.extra, as_scripted=self._continues)
             if anew and self._continues:
                 self._run.say(f"after the resumption these begin anew: {'; '.join(anew)}")
             self._lines = self.saved.extra.get(_LINES)
@@ -176,7 +177,8 @@ class FitCheckpoint:
 
     def _undo_callbacks(self, saved: checkpoints.Snapshot) -> None:
         model_state.restore(self._model, saved)
-        restore_callbacks(self._callbacks, saved.extra, keeping=self._readings.include)
+        keeping = self._readings.include
+        restore_callbacks(self._callbacks, saved.extra, keeping=keeping, as_scripted=True)
 
     def shapes_changed(self) -> None:
         """Measure the state again, because the model's shapes have changed."""

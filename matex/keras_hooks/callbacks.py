@@ -170,6 +170,7 @@ def restore_callback_state(
     memory: Mapping[str, np.ndarray],
     *,
     keeping: Callable[[Any], bool] = lambda value: False,
+    as_scripted: bool = False,
 ) -> list[str]:
     """Restore the state of callbacks of the same kinds in the same order; local.
 
@@ -179,6 +180,8 @@ def restore_callback_state(
     Args:
         keeping: whether a present value of a user's callback is left unchanged, too. By default
             none is.
+        as_scripted: whether settings of a user's callback, which training has not changed, are
+            left unchanged. By default they are not.
     """
     callbacks = list(callbacks)
     for name, callback, attributes in _deciding(callbacks):
@@ -193,7 +196,7 @@ def restore_callback_state(
         weights = [mine[key] for key in mine if key.startswith(f"{_LIST}/")]
         if weights:
             setattr(callback, _LIST, weights)
-    anew = restore_own_state(callbacks, memory, keeping=keeping)
+    anew = restore_own_state(callbacks, memory, keeping=keeping, as_scripted=as_scripted)
     told = (one for one in callbacks if isinstance(one, keras.callbacks.LambdaCallback))
     if any(keeps_something(value) for one in told for value in vars(one).values()):
         anew.append("what functions of LambdaCallback keep")

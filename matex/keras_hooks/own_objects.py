@@ -9,7 +9,7 @@ import enum
 import functools
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -181,11 +181,18 @@ class OwnStateDecoder(plain_decoder.Decoder):
         self._path: list[str] = []
         self.lost: list[str] = []
 
-    def restore(self, name: str, callback: Any, content: np.ndarray) -> None:
-        """Restore the state of *callback*, written with this *name*, from its *content*."""
+    def restore(
+        self, name: str, callback: Any, content: np.ndarray, *, but: Container[str] = ()
+    ) -> None:
+        """Restore the state of *callback*, written with this *name*, from its *content*.
+
+        Args:
+            but: names of attributes that are left unchanged, of values that cannot change in place.
+        """
         self.lost = []
         self.begin(name)
-        self._set_all(callback, plain_values.from_bytes(content).items())
+        codes = plain_values.from_bytes(content)
+        self._set_all(callback, [pair for pair in codes.items() if pair[0] not in but])
 
     def other(self, kind: str, content: Any, present: Any) -> Any:
         """The *present* object in the state of *content*, where it is of the same class."""

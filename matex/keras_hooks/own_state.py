@@ -11,17 +11,19 @@ from matex.keras_hooks import plain_values
 from matex.keras_hooks.function_state import FunctionState
 from matex.keras_hooks.large_arrays import LargeArrays
 from matex.keras_hooks.own_objects import OwnStateCoder, OwnStateDecoder
+from matex.keras_hooks.settings import Settings
 
-__all__ = ["fit_begins", "own_state", "restore_own_state"]
+__all__ = ["callbacks_begun", "fit_begins", "own_state", "restore_own_state"]
 
-_OWN, _LOST, _FUNCTIONS = "own", "lost", "functions"
+_OWN, _LOST, _SETTINGS, _FUNCTIONS = "own", "lost", "settings", "functions"
 
 
 class _Beginning(NamedTuple):
-    """State of callbacks as a fit begins, of which only changes are saved."""
+    """State of callbacks as a fit begins, with which later state is compared."""
 
     functions: FunctionState
     arrays: LargeArrays
+    settings: Settings
 
 
 _of_fit: list[_Beginning] = []  # of the fit that began last
@@ -30,8 +32,15 @@ _of_fit: list[_Beginning] = []  # of the fit that began last
 def fit_begins(callbacks: Iterable[Any]) -> None:
     """Note that a fit with these *callbacks* begins."""
     callbacks = list(callbacks)
-    arrays = LargeArrays(callback for _, callback in _owned(callbacks))
-    _of_fit[:] = [_Beginning(FunctionState(callbacks), arrays)]
+    owned = [callback for _, callback in _owned(callbacks)]
+    settings = Settings(owned, before=_of_fit[0].settings if _of_fit else None)
+    _of_fit[:] = [_Beginning(FunctionState(callbacks), LargeArrays(owned), settings)]
+
+
+def callbacks_begun() -> None:
+    """Note that Keras has called ``on_train_begin`` of the callbacks of the fit."""
+    for fit in _of_fit:
+        fit.settings.exclude_changed()
 
 
 def own_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
@@ -43,6 +52,8 @@ def own_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
         found[f"{name}/{_OWN}"] = coder.packed(name, callback)
         if coder.lost:
             found[f"{name}/{_LOST}"] = plain_values.as_bytes(coder.lost)
+        if settings := _settings(callback):
+            found[f"{name}/{_SETTINGS}"] = plain_values.as_bytes(sorted(settings))
     for fit in _of_fit:
         found[_FUNCTIONS] = fit.functions.changed()
     return found
@@ -53,11 +64,13 @@ def restore_own_state(
     memory: Mapping[str, np.ndarray],
     *,
     keeping: Callable[[Any], bool],
+    as_scripted: bool = False,
 ) -> list[str]:
     """Restore what :func:`own_state` returned, and tell what begins anew, in words; local.
 
     Args:
         keeping: function that tells whether a present value is left unchanged.
+        as_scripted: whether settings, which training has not changed, are left unchanged.
     """
     callbacks = list(callbacks)
     coder = OwnStateCoder(callbacks, [fit.arrays for fit in _of_fit])
@@ -67,15 +80,24 @@ def restore_own_state(
     anew: dict[str, None] = {}
     for name, callback in _owned(callbacks):
         content, lost = memory.get(f"{name}/{_OWN}"), memory.get(f"{name}/{_LOST}")
-        names = [] if lost is None else plain_values.from_bytes(lost)
+        names = _names(lost)
         if content is not None:
             known = {*plain_values.from_bytes(content), *(one.partition(" ")[0] for one in names)}
             names += _unknown(callback, coder.packed(name, callback), known)
-            decoder.restore(name, callback, content)
+            settings = _names(memory.get(f"{name}/{_SETTINGS}")) if as_scripted else []
+            decoder.restore(name, callback, content, but=_settings(callback).intersection(settings))
             names += decoder.lost
         kind = type(callback).__name__
         anew |= dict.fromkeys(f"attribute {one} of the callback {kind}" for one in names)
     return list(anew)
+
+
+def _settings(callback: Any) -> set[str]:
+    return {name for fit in _of_fit for name in fit.settings.names(callback)}
+
+
+def _names(content: np.ndarray | None) -> list[str]:
+    return [] if content is None else list(plain_values.from_bytes(content))
 
 
 def _unknown(callback: Any, present: np.ndarray, known: set[str]) -> list[str]:

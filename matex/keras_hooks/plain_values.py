@@ -25,6 +25,7 @@ __all__ = [
     "Coder",
     "NotPlainError",
     "as_bytes",
+    "fixed_code",
     "from_bytes",
 ]
 
@@ -62,6 +63,14 @@ def as_bytes(found: Any) -> np.ndarray:
 def from_bytes(content: np.ndarray) -> Any:
     """Codes given to :func:`as_bytes`. Pure."""
     return json.loads(content.tobytes())
+
+
+def fixed_code(value: Any) -> str | None:
+    """Text of the code of a *value* that cannot be changed in place; None for others. Pure."""
+    try:
+        return json.dumps(Coder().key(value))
+    except NotPlainError:
+        return None
 
 
 class Coder:
@@ -174,19 +183,24 @@ class Coder:
             return small
         return self._array(value) if isinstance(value, np.generic) else ABSENT
 
-    def _key(self, value: Any) -> Any:
-        code = self._fixed(value, self._key)
+    def key(self, value: Any) -> Any:
+        """The code of a *value* that cannot be changed in place, such as a key.
+
+        Raises:
+            NotPlainError: it can be changed, or is not plain.
+        """
+        code = self._fixed(value, self.key)
         if code is ABSENT:
             raise NotPlainError(type(value).__name__)
         return code
 
     def _sorted(self, values: Iterable[Any]) -> list[Any]:
         """Codes in an order that does not follow from hashes, which differ between processes."""
-        codes = [self._key(value) for value in values]
+        codes = [self.key(value) for value in values]
         return sorted(codes, key=None if {*map(type, codes)} in ({int}, {str}) else json.dumps)
 
     def _pairs(self, values: Mapping[Any, Any]) -> list[Any]:
-        return [[self._key(key), self.code(part)] for key, part in values.items()]
+        return [[self.key(key), self.code(part)] for key, part in values.items()]
 
     def _array(self, value: Any) -> Any:
         # Of bfloat16 and records NumPy may not know the names.

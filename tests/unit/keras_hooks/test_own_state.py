@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.keras_hooks.own_state import fit_begins
+from matex.keras_hooks.own_state import callbacks_begun, fit_begins
 from matex.keras_hooks.plain_values import as_bytes
 
 
@@ -257,6 +257,47 @@ def test_large_arrays_are_saved_where_they_have_changed() -> None:
     fit_begins([again])
     assert keras_hooks.restore_callback_state([again], memory) == []
     assert (again.sums == 2).all() and (again.data == 1).all()
+
+
+class Patient(keras.callbacks.Callback):
+    """Has settings, and counts."""
+
+    def __init__(self, patience: Any, name: str) -> None:
+        super().__init__()
+        self.patience, self.name, self.waited, self.best = patience, name, 0, None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.best = 9.0
+
+
+@pytest.mark.parametrize("as_scripted", [True, False])
+def test_settings_are_what_the_script_says_by_then(as_scripted: bool) -> None:
+    def begun(callback: Any) -> Any:
+        fit_begins([callback])
+        callback.on_train_begin()
+        callbacks_begun()
+        return callback
+
+    callback = begun(Patient((3, "min"), "old"))
+    callback.waited, callback.best = 1, None
+    memory = keras_hooks.callback_state([callback])
+    again = begun(Patient((5, "min"), "new"))
+    keras_hooks.restore_callback_state([again], memory, as_scripted=as_scripted)
+    settings = ((5, "min"), "new") if as_scripted else ((3, "min"), "old")
+    assert (again.patience, again.name) == settings
+    assert (again.waited, again.best) == (1, None)
+
+
+def test_what_a_fit_before_has_changed_is_no_setting() -> None:
+    callback = Patient(3, "")
+    fit_begins([callback])
+    callback.waited = 7
+    fit_begins([callback])  # of the next fit
+    memory = keras_hooks.callback_state([callback])
+    again = Patient(5, "")
+    fit_begins([again])
+    keras_hooks.restore_callback_state([again], memory, as_scripted=True)
+    assert (again.patience, again.waited) == (5, 7)
 
 
 def test_a_list_whose_entries_cannot_be_made_stays_as_it_is() -> None:
