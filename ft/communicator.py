@@ -279,9 +279,9 @@ class Communicator:
         """Let spares take the places of dead ranks: see :meth:`Standby.fill`."""
         return self._standby.fill()
 
-    def change_places(self, *, without: Sequence[int] = (), more: int = 0) -> None:
-        """Change what :meth:`fill` would fill, local: see :meth:`Standby.change_places`."""
-        self._standby.change_places(without=without, more=more)
+    def set_places(self, size: int) -> None:
+        """Set the number of places for members, local: see :meth:`Standby.set_places`."""
+        self._standby.set_places(size)
 
     def call_back(self, *, closing: bool = False) -> None:
         """Make all waiting ranks members again: see :meth:`Standby.call_back`."""

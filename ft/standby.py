@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ft import mpi
 from ft.errors import UsageError
@@ -124,19 +124,20 @@ class Standby:
         )
         return tuple(found)
 
-    def change_places(self, *, without: Sequence[int] = (), more: int = 0) -> None:
-        """Change the places that :meth:`fill` would fill. Local, equally on all members.
+    def set_places(self, size: int) -> None:
+        """Set the number of places for members, with vacant ones. Local, equally on all members.
+
+        Vacant places are given up, or added for ranks in reserve as far as there are any.
 
         Args:
-            without: lost ranks whose places stay empty; none by default.
-            more: number of places that are added for ranks in reserve, 0 by default, at most as
-                many as wait.
+            size: number of places; those of the present members stay in any case.
         """
         membership = self._membership
-        left = tuple(rank for rank in membership.vacant if rank not in without)
+        room = max(size - membership.world.size, 0)
+        left = membership.vacant[:room]
         # A place that is added has the number of the first rank that would take it.
-        waiting = [member.rank for member in membership.world.reserve][len(left) :]
-        membership.vacant = (*left, *waiting[:more])
+        waiting = [member.rank for member in membership.world.reserve]
+        membership.vacant = (*left, *waiting[len(left) : room])
 
     def call_back(self, *, closing: bool = False) -> None:
         """Make all spares members; collective over the members. Local if there is no spare.

@@ -53,7 +53,7 @@ class Resizing(FitListener):
         run.never_regrow()
         if decision.leaving:
             self._part(decision.leaving, request)
-        run.communicator.change_places(without=decision.empty, more=decision.joining)
+        run.communicator.set_places(decision.size)
 
     def _part(self, leaving: tuple[int, ...], request: Request) -> None:
         """End the ranks in *leaving*, and go on without them; collective."""

@@ -26,15 +26,11 @@ class Decision(NamedTuple):
     Args:
         leaving: ranks that end.
         size: number of ranks that are to train.
-        joining: number of ranks in reserve that begin to train in places of their own.
-        empty: ranks of *leaving* whose places nobody in reserve takes.
         refused: reason for which the request is refused; "" if it is not.
     """
 
     leaving: tuple[int, ...] = ()
     size: int = 0
-    joining: int = 0
-    empty: tuple[int, ...] = ()
     refused: str = ""
 
 
@@ -73,10 +69,10 @@ def decide(
                 "fit is over"
             )
         taken = min(len(reserve), len(leaving))
-        return Decision(leaving, size - len(leaving) + taken, empty=leaving[taken:])
+        return Decision(leaving, size - len(leaving) + taken)
     if request.size <= size:
         leaving = tuple(member.rank for member in members[request.size :])
-        return Decision(leaving, request.size, empty=leaving)
+        return Decision(leaving, request.size)
     if not shares:
         return Decision(refused="the run began with 1 rank, and shares nothing; begin with 2")
     joining = min(len(reserve), request.size - size)
@@ -86,7 +82,7 @@ def decide(
         return Decision(
             refused=f"{others} can join a fit only with --respawn, as long as processes can come"
         )
-    return Decision(size=request.size, joining=joining)
+    return Decision(size=request.size)
 
 
 class ResizeRequests:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+import pytest
 
 import ft
 from tests.fault.ranks import (
@@ -225,6 +226,38 @@ def test_a_place_is_filled_later_where_others_are_in_the_next_operation() -> Non
     assert job["result"] == {0: [7], 2: [7]}
     assert job["world"] == {rank: [0, 2, 3] for rank in (0, 2, 3)}
     assert job.ended == {0, 2, 3}
+
+
+def resized(size: int) -> None:
+    """Death of one of two members, whose place is vacant when *size* places are wanted."""
+    communicator = begin()
+    rank = communicator.world.rank
+    if not communicator.set_aside(2):
+        communicator.wait()
+    else:
+        if rank == 1:
+            end_by("SIGKILL")
+        communicator.barrier()
+        communicator.set_places(size)
+        mark("vacant", communicator.vacancies)
+        mark("filled", communicator.fill())
+        if size == 1:
+            communicator.call_back()
+    communicator.barrier()
+    mark("world", communicator.world.ranks)
+
+
+@pytest.mark.parametrize(
+    ("size", "filled", "world"),
+    [(1, [], [0, 2, 3]), (2, [[1, 2]], [0, 2]), (3, [[1, 2], [3, 3]], [0, 2, 3])],
+)
+def test_places_are_as_many_as_are_wanted(
+    size: int, filled: list[list[int]], world: list[int]
+) -> None:
+    job = run(resized, ranks=4 if size != 2 else 3, size=size)
+    assert job["vacant"] == {0: len(filled)}
+    assert job["filled"] == {0: filled}
+    assert job["world"] == {rank: world for rank in world}
 
 
 def deserted() -> None:

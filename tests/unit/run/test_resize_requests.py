@@ -23,11 +23,11 @@ SPARES = [ft.Member(rank=5, host="a", pid=105)]
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
-        (Request(1, size=2), Decision((2, 4), 2, empty=(2, 4))),
+        (Request(1, size=2), Decision((2, 4), 2)),
         (Request(1, size=4), Decision((), 4)),
         (Request(1, size=60), Decision((), 60)),
-        (Request(1, host="a"), Decision((0, 1), 2, empty=(0, 1))),
-        (Request(1, host="b"), Decision((2, 4), 2, empty=(2, 4))),
+        (Request(1, host="a"), Decision((0, 1), 2)),
+        (Request(1, host="b"), Decision((2, 4), 2)),
     ],
 )
 def test_who_leaves(request_: Request, answer: Decision) -> None:
@@ -38,10 +38,10 @@ def test_who_leaves(request_: Request, answer: Decision) -> None:
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
-        (Request(1, size=3), Decision((4,), 3, empty=(4,))),
+        (Request(1, size=3), Decision((4,), 3)),
         (Request(1, size=4), Decision((), 4)),
-        (Request(1, size=5), Decision((), 5, joining=1)),
-        (Request(1, host="b"), Decision((2, 4), 3, empty=(4,))),
+        (Request(1, size=5), Decision((), 5)),
+        (Request(1, host="b"), Decision((2, 4), 3)),
     ],
 )
 def test_who_leaves_where_a_rank_is_in_reserve(request_: Request, answer: Decision) -> None:
