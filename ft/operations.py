@@ -47,7 +47,6 @@ class Operation(NamedTuple):
             it.
         valid: local function that returns whether *result* can be right; if not, the operation
             failed. Always True by default.
-            failed. It always can by default.
         untouched: promise of the caller not to write to *result* before the next operation is
             complete, because a peer may still need it. Without the promise a copy is kept for the
             peer. False by default.

@@ -15,8 +15,16 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
                 ("matex/keras_hooks/attach.py", "matex/process/keras_adapter.py"),
             ),
             Stage(
+                "the engine makes the step",
+                (
+                    "matex/fitting/epoch_iterator.py",
+                    "matex/steps/engine.py",
+                    "matex/steps/single_update.py",
+                ),
+            ),
+            Stage(
                 "which rows of the global batch are mine?",
-                ("matex/steps/local_contribution.py", "matex/partition/spans.py"),
+                ("matex/steps/own_rows.py", "matex/partition/spans.py"),
             ),
             Stage(
                 "those rows, read ahead", ("matex/sources/interface.py", "matex/data/prefetch.py")
@@ -85,7 +93,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "the request travels in the header of the next exchange",
-                ("matex/steps/local_contribution.py", "matex/exchange/layout.py"),
+                ("matex/steps/own_rows.py", "matex/exchange/layout.py"),
                 "all",
             ),
             Stage(

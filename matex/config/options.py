@@ -129,7 +129,7 @@ class RankOptions:
         0, "STEPS", "one checkpoint of each so many steps is kept, too", CHECKPOINTS, least=0,
         unit="steps")
     keep_best: int = option(
-        0, "K", "those of the K best epochs are kept, too", CHECKPOINTS, least=0)
+        0, "K", "the checkpoints of the K best epochs are kept, too", CHECKPOINTS, least=0)
     monitor: str = option(
         "val_loss", "[max:]NAME", "what makes an epoch the best: the lowest, or with max: the "
         "highest, of the logs at its end", CHECKPOINTS, kind=MONITOR, condition="with --keep-best")
@@ -250,8 +250,8 @@ class RankOptions:
         LARGE_BATCHES)
     lr_scaling: str = option(
         "none", "", "multiply the learning rate by the number of ranks (linear) or its square root "
-        "(sqrt), in daso without --batch-per-rank of nodes; with --batch-per-rank, or a strategy "
-        "other than sync", LARGE_BATCHES,
+        "(sqrt); daso counts nodes, but ranks with --batch-per-rank; wants --batch-per-rank or a "
+        "strategy other than sync", LARGE_BATCHES,
         choices=("none", "linear", "sqrt"))
     warmup_epochs: float = option(
         5.0, "E", "epochs in which the factor of --lr-scaling climbs from 1", LARGE_BATCHES,

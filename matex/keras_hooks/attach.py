@@ -83,7 +83,7 @@ def attach(hooks: TrainerHooks) -> None:
 
 
 def verify(model_class: type) -> None:
-    """Whether *model_class* trains through the hooks. Local.
+    """Check that *model_class* trains through the hooks. Local.
 
     Raises:
         HooksError: it names what was overridden, and by which version of Keras.

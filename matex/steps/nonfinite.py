@@ -78,7 +78,10 @@ class Nonfinite:
     def judge(
         self, *, guilty: bool, samples: int, fingerprint: int, header: Header
     ) -> StepRedo | None:
-        """Way to make the step again, equal on all ranks; None to stop. Collective unless None.
+        """Way to make the step again; None to stop. Equal on all ranks.
+
+        Collective, but local where the policy is ``stop``, no rank has told of non-finite numbers,
+        or the step was made again before.
 
         Args:
             guilty: whether this rank's contribution is not finite.

@@ -84,17 +84,18 @@ class StepRecovery:
             try:
                 if finished:
                     exchange.check()
-                elif died or self._some_declined(exchange):
-                    exchange.replay(self._completed(exchange))
-                else:
-                    exchange.replay(self._finite(exchange, cause))
-                return
+                    return
+                anew = died or self._some_declined(exchange)
+                vector = self._completed(exchange) if anew else self._finite(exchange)
+                if vector is not None:
+                    exchange.replay(vector)
+                    return
             except (ft.PeerFailure, TrainingError) as again:
-                if again is cause:
-                    raise self._explained(exchange, again) from None
                 cause = again
+                continue
             finally:
                 self._taken_over.replay.seconds += time.perf_counter() - started
+            raise self._explained(exchange, cause) from None
         raise error if cause is None else cause
 
     def _all_stop(self, exchange: HostExchange) -> bool:
@@ -109,10 +110,11 @@ class StepRecovery:
         self._declined = before or bool(header.stop and short)
         return self._declined and not before
 
-    def _finite(self, exchange: HostExchange, error: BaseException) -> np.ndarray:
-        """This rank's vector for a second attempt at a step with non-finite numbers.
+    def _finite(self, exchange: HostExchange) -> np.ndarray | None:
+        """This rank's vector for a second attempt at a step with non-finite numbers; collective.
 
-        Collective; raises *error* on every rank if no second attempt is made.
+        Returns:
+            The vector; None, on every rank, if no second attempt is made.
         """
         self._taken_over.is_closed = True  # a newcomer would not know of the attempt
         batch = self._rows.running
@@ -123,7 +125,7 @@ class StepRecovery:
             header=exchange.header,
         )
         if verdict is None:
-            raise error
+            return None
         if verdict.anew:
             self._anew = True
             return self._completed(exchange)

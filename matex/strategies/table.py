@@ -1,7 +1,8 @@
 """Table of the strategies: how each is made from the options of a run.
 
-A new strategy is one file, which defines a :class:`Strategy` or a :class:`CentreRule`, and one row
-of :data:`STRATEGIES`.
+A new strategy is one file, which defines a :class:`Strategy` or a :class:`CentreRule`, one row of
+:data:`STRATEGIES`, and its name in ``matex.config.options.STRATEGIES``. An option of its own is a
+row of ``matex.config.options.RankOptions`` and a property of :class:`StrategyOptions`.
 """
 
 from __future__ import annotations
