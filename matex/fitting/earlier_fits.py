@@ -14,7 +14,7 @@ from matex.errors import NotShareable
 from matex.fitting import fit_histories
 from matex.fitting.callback_memory import callbacks_held, restore_callbacks
 from matex.fitting.trained_models import TrainedModels
-from matex.keras_hooks.own_state import fit_begins
+from matex.keras_hooks.callback_state.own_state import fit_begins
 from matex.run.context import RunContext
 from matex.sources.select import rows_of
 from matex.steps.building import build

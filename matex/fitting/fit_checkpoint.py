@@ -21,7 +21,7 @@ from matex.fitting.callback_memory import callbacks_held, restore_callbacks
 from matex.fitting.clock_readings import ClockReadings
 from matex.fitting.fit_batches import BATCHES, FitBatches
 from matex.fitting.listeners import Cursor
-from matex.keras_hooks.own_state import callbacks_begun, fit_begins
+from matex.keras_hooks.callback_state.own_state import callbacks_begun, fit_begins
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-from matex.keras_hooks.own_state import own_state, restore_own_state
-from matex.keras_hooks.stateless import keeps_something
+from matex.keras_hooks.callback_state.own_state import own_state, restore_own_state
+from matex.keras_hooks.callback_state.stateless import keeps_something
 
 __all__ = [
     "add_epochs",
@@ -148,8 +148,8 @@ def saving_nothing(callback: Any) -> Iterator[None]:
 def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
     """Copies of the state of *callbacks*, by name; local.
 
-    Of a user's callback these are its attributes: plain values, see
-    :mod:`matex.keras_hooks.plain_values`, and objects, see :mod:`matex.keras_hooks.own_objects`.
+    Of a user's callback these are its attributes: see
+    :mod:`matex.keras_hooks.callback_state.own_objects`.
     """
     callbacks = list(callbacks)
     found: dict[str, np.ndarray] = {}

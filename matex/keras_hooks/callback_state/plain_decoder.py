@@ -1,4 +1,4 @@
-"""Values from the codes of :mod:`matex.keras_hooks.plain_values`, put where such values are."""
+"""Values from the codes of ``plain_values``, put where such values are."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from matex.keras_hooks import random_states
-from matex.keras_hooks.plain_values import ABSENT, FACTORIES, MAPPINGS, NotPlainError
-from matex.keras_hooks.small_values import small_value
+from matex.keras_hooks.callback_state import random_states
+from matex.keras_hooks.callback_state.plain_values import ABSENT, FACTORIES, MAPPINGS, NotPlainError
+from matex.keras_hooks.callback_state.small_values import small_value
 
 __all__ = ["Decoder"]
 
 
 class Decoder:
     """Makes values, with their types, of what a
-    :class:`matex.keras_hooks.plain_values.Coder` wrote.
+    :class:`matex.keras_hooks.callback_state.plain_values.Coder` wrote.
 
     A list, dict, set, deque or array that is present gets the content, for the script may hold it,
     too; each one once.

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from matex.keras_hooks.function_state import FunctionState
-from matex.keras_hooks.stateless import keeps_something
+from matex.keras_hooks.callback_state.function_state import FunctionState
+from matex.keras_hooks.callback_state.stateless import keeps_something
 
 seen: list[int] = []
 best = 9.0

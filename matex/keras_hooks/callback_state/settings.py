@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from matex.keras_hooks import plain_values
+from matex.keras_hooks.callback_state import plain_values
 
 __all__ = ["Settings"]
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from matex.keras_hooks import plain_values
-from matex.keras_hooks.function_state import FunctionState
-from matex.keras_hooks.large_arrays import LargeArrays
-from matex.keras_hooks.own_objects import OwnStateCoder, OwnStateDecoder
-from matex.keras_hooks.settings import Settings
+from matex.keras_hooks.callback_state import plain_values
+from matex.keras_hooks.callback_state.function_state import FunctionState
+from matex.keras_hooks.callback_state.large_arrays import LargeArrays
+from matex.keras_hooks.callback_state.own_objects import OwnStateCoder, OwnStateDecoder
+from matex.keras_hooks.callback_state.settings import Settings
 
 __all__ = ["callbacks_begun", "fit_begins", "own_state", "restore_own_state"]
 

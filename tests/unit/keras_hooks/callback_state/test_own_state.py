@@ -18,8 +18,8 @@ import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.keras_hooks.own_state import callbacks_begun, fit_begins
-from matex.keras_hooks.plain_values import as_bytes
+from matex.keras_hooks.callback_state.own_state import callbacks_begun, fit_begins
+from matex.keras_hooks.callback_state.plain_values import as_bytes
 
 
 class Mode(enum.Enum):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matex.keras_hooks.plain_decoder import Decoder
-from matex.keras_hooks.plain_values import Coder, NotPlainError, as_bytes, from_bytes
+from matex.keras_hooks.callback_state.plain_decoder import Decoder
+from matex.keras_hooks.callback_state.plain_values import Coder, NotPlainError, as_bytes, from_bytes
 
 
 def again(value: Any) -> Any:
@@ -131,7 +131,7 @@ def test_what_would_not_be_the_same_has_no_code(value: Any) -> None:
 
 def test_sets_are_equal_bytes_in_every_process() -> None:
     program = (
-        "from matex.keras_hooks.plain_values import Coder;"
+        "from matex.keras_hooks.callback_state.plain_values import Coder;"
         "print(Coder().whole([{str(i) for i in range(40)}, frozenset(('x', 'y', 1, None))]))"
     )
     texts = {

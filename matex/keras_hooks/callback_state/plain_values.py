@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from matex.keras_hooks import random_states
-from matex.keras_hooks.small_values import small_code
+from matex.keras_hooks.callback_state import random_states
+from matex.keras_hooks.callback_state.small_values import small_code
 
 __all__ = [
     "ABSENT",
@@ -88,7 +88,7 @@ class Coder:
         self._known: dict[int, tuple[str, int, Any]] = {}
 
     def begin(self, part: str) -> None:
-        """Begin *part*, which :mod:`matex.keras_hooks.plain_decoder` begins as well."""
+        """Begin *part*, which the decoder begins as well."""
         self._part, self._start = part, len(self._known)
 
     def whole(self, value: Any) -> Any:

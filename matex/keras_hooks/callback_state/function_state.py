@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from matex.keras_hooks import plain_values, stateless
-from matex.keras_hooks.plain_decoder import Decoder
+from matex.keras_hooks.callback_state import plain_values, stateless
+from matex.keras_hooks.callback_state.plain_decoder import Decoder
 from matex.keras_hooks.script_modules import is_script_module
 
 __all__ = ["FunctionState"]

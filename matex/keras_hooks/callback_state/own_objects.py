@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from matex.keras_hooks import models, optimizers, plain_decoder, plain_values, stateless, tensors
-from matex.keras_hooks.large_arrays import LargeArrays
-from matex.keras_hooks.plain_values import ABSENT, TOO_DEEP, NotPlainError
+from matex.keras_hooks import models, optimizers, tensors
+from matex.keras_hooks.callback_state import plain_decoder, plain_values, stateless
+from matex.keras_hooks.callback_state.large_arrays import LargeArrays
+from matex.keras_hooks.callback_state.plain_values import ABSENT, TOO_DEEP, NotPlainError
 
 __all__ = ["OwnStateCoder", "OwnStateDecoder"]
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from matex.keras_hooks import plain_values, tensors
+from matex.keras_hooks import tensors
+from matex.keras_hooks.callback_state import plain_values
 from matex.keras_hooks.script_modules import is_script_module
 
 __all__ = [
