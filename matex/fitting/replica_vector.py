@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from matex import keras_hooks
+from matex.keras_hooks.second_moments import has_named_slots, second_moments
 
 __all__ = ["ReplicaVector"]
+
+_ROUNDING = 2**-8  # relative, of messages in 16 bits
 
 
 class ReplicaVector:
@@ -26,7 +30,9 @@ class ReplicaVector:
         self._sizes = [int(np.prod(v.shape, dtype=np.int64)) for v in self._variables]
         self._constraints = [v.constraint for v in model.trainable_variables]
         self.weights = sum(self._sizes[: len(model.trainable_variables)])
-        self._signed = [place < len(self._constraints) for place in range(len(self._variables))]
+        moments = {id(v) for v in second_moments(optimizer)}
+        self._moments = [id(variable) in moments for variable in self._variables]
+        self._knows_moments = has_named_slots(optimizer)
         wide = any(np.dtype(_numpy(v)) == np.float64 for v in self._variables)
         self.dtype = np.dtype(np.float64 if wide else np.float32)
 
@@ -52,21 +58,29 @@ class ReplicaVector:
             if constraint is not None:
                 variable.assign(constraint(variable))
 
-    def magnitudes(self, vector: np.ndarray) -> np.ndarray:
-        """Mask, of shape (size,), of the elements of optimizer variables that were never negative.
+    def magnitudes(self, *vectors: np.ndarray) -> np.ndarray:
+        """Mask, of shape (size,), of the elements of optimizer variables that are never negative.
+
+        Of an optimizer of the script's own class it is not known which these are: those variables
+        then, of which no element is negative in *vectors*, but for rounding.
 
         Args:
-            vector: copy that :meth:`read` made after an update.
+            vectors: copies that :meth:`read` made, here or on other ranks.
         """
         mask = np.zeros(self.size, bool)
-        views = zip(self._views(vector), self._views(mask), strict=True)
-        for place, (numbers, marks) in enumerate(views):
-            self._signed[place] = self._signed[place] or bool((numbers < 0).any())
-            marks[:] = not self._signed[place]
+        views = self._views(mask)
+        parts = zip(*map(self._views, vectors), strict=True)
+        for place, (marks, several) in enumerate(zip(views, parts, strict=True)):
+            known, is_weight = self._moments[place], place < len(self._constraints)
+            marks[:] = known or not (is_weight or self._knows_moments or _any_negative(several))
         return mask
 
     def _views(self, vector: np.ndarray) -> list[np.ndarray]:
         return np.split(vector, np.cumsum(self._sizes)[:-1])
+
+
+def _any_negative(several: Iterable[np.ndarray]) -> bool:
+    return any(bool((numbers < -_ROUNDING * np.abs(numbers).max()).any()) for numbers in several)
 
 
 def _is_floating(variable: Any) -> bool:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from matex.keras_hooks.graphs import GraphCall
 from matex.keras_hooks.optimizers import optimizers_of
+from matex.keras_hooks.second_moments import with_inner
 
 __all__ = [
     "Slot",
@@ -65,19 +66,10 @@ class Slot(NamedTuple):
     axes: tuple[int, ...]
 
 
-def _all(optimizer: Any) -> Iterator[Any]:
-    """*optimizer* and the optimizers inside it."""
-    yield optimizer
-    inner = [getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", [])]
-    for one in inner:
-        if one is not None:
-            yield from _all(one)
-
-
 def slots(optimizer: Any) -> list[Slot]:
     """Slots of a built *optimizer* for each weight: moments, averages, accumulators."""
     result: dict[int, Slot] = {}
-    for one in _all(optimizer):
+    for one in with_inner(optimizer):
         weights = one._trainable_variables
         for name, values in vars(one).items():
             if name in _NOT_SLOTS or not isinstance(values, list) or len(values) != len(weights):
@@ -96,7 +88,7 @@ def slots(optimizer: Any) -> list[Slot]:
 def _unknown_in(optimizer: Any) -> str:
     """Name and shape of an array of a built *optimizer* that is no weight's slot; "" if none."""
     known = {id(slot.variable) for slot in slots(optimizer)}
-    for variable in (one for each in _all(optimizer) for one in each.variables):
+    for variable in (one for each in with_inner(optimizer) for one in each.variables):
         if len(variable.shape) and id(variable) not in known:
             return f"{variable.name} of shape {tuple(variable.shape)}"
     return ""
@@ -118,7 +110,7 @@ def copies_of_weights(model: Any) -> list[tuple[Any, Any]]:
     It must follow changes of the weight that the optimizer does not make.
     """
     found: list[tuple[Any, Any]] = []
-    for one in (each for optimizer in optimizers_of(model) for each in _all(optimizer)):
+    for one in (each for optimizer in optimizers_of(model) for each in with_inner(optimizer)):
         lists = [getattr(one, "_model_variables_moving_average", None)]
         if isinstance(one, _AVERAGED) and one.built:
             lists.append(one._momentums)
@@ -187,13 +179,14 @@ class WeightUsers:
 
 def _keys(optimizer: Any) -> list[tuple[Any, Any]]:
     """Each weight of *optimizer* with its key; called before :func:`resize`."""
-    return [(w, optimizer._var_key(w)) for one in _all(optimizer) for w in one._trainable_variables]
+    every = with_inner(optimizer)
+    return [(w, optimizer._var_key(w)) for one in every for w in one._trainable_variables]
 
 
 def _rekey(optimizer: Any, before: list[tuple[Any, Any]]) -> None:
     """Restore *optimizer*'s map of its weights; *before* is from :func:`_keys`."""
     renamed = {old: optimizer._var_key(weight) for weight, old in before}
-    for one in _all(optimizer):
+    for one in with_inner(optimizer):
         for name in ("_trainable_variables_indices", "_var_to_optimizer_idx"):
             known = getattr(one, name, None)
             if known:

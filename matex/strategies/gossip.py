@@ -81,9 +81,9 @@ class Gossip(Strategy):
     def after_step(self, step: int) -> None:
         got = None if self._swap is None else self._swap.wait()
         if got is not None:
-            now = self._replica.read()
-            magnitudes = self._replica.magnitudes(now)
-            self._replica.write(mix(now, self._sent, self._decoded(got), magnitudes))
+            now, got = self._replica.read(), self._decoded(got)
+            magnitudes = self._replica.magnitudes(now, self._sent, got)
+            self._replica.write(mix(now, self._sent, got, magnitudes))
 
     def _message(self, model: np.ndarray) -> np.ndarray:
         """Message for *model*; sets :attr:`_sent` to the model that a partner decodes from it."""

@@ -34,13 +34,14 @@ class ReplicaLike(Protocol):
     def write(self, vector: np.ndarray) -> None:
         """Set the model and its optimizer's state to *vector*, of shape (n,). Local."""
 
-    def magnitudes(self, vector: np.ndarray) -> np.ndarray:
-        """Mask, of shape (n,), of the optimizer's variables that were never negative. Local.
+    def magnitudes(self, *vectors: np.ndarray) -> np.ndarray:
+        """Mask, of shape (n,), of the optimizer's variables that are never negative. Local.
 
-        Examples are second moments and sums of squares.
+        Examples are second moments and sums of squares. It follows from the arguments alone, so
+        that a run that goes on from a checkpoint has the same one.
 
         Args:
-            vector: copy that :meth:`read` made after an update.
+            vectors: copies that :meth:`read` made, here or on other ranks.
         """
 
 

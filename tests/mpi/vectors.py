@@ -21,5 +21,5 @@ class Vector:
     def write(self, vector: np.ndarray) -> None:
         self.value = vector.copy()
 
-    def magnitudes(self, vector: np.ndarray) -> np.ndarray:
-        return np.zeros(vector.size, bool)
+    def magnitudes(self, *vectors: np.ndarray) -> np.ndarray:
+        return np.zeros(self.value.size, bool)

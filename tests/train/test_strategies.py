@@ -204,7 +204,7 @@ def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:
     assert [keras_hooks.nesterov_momentum(optimizer) for optimizer in others] == [0, 0]
 
 
-def test_a_replica_keeps_constraints_and_tells_what_was_never_negative() -> None:
+def test_a_replica_keeps_constraints_and_tells_what_is_never_negative() -> None:
     unit = keras.constraints.UnitNorm()
     model = keras.Sequential(
         [keras.Input((3,)), keras.layers.Dense(2, kernel_constraint=unit), keras.layers.Dense(1)]
@@ -216,13 +216,44 @@ def test_a_replica_keeps_constraints_and_tells_what_was_never_negative() -> None
     replica.write(np.arange(replica.size, dtype=np.float32) + 1)
     np.testing.assert_allclose(np.linalg.norm(model.layers[0].get_weights()[0], axis=0), 1, 1e-5)
     np.testing.assert_allclose(model.layers[1].get_weights()[1], [replica.weights])
-    replica.write(np.zeros(replica.size, np.float32))
-    model.optimizer.apply_gradients([(tf.ones_like(v) - 2.0, v) for v in variables])
     mask = replica.magnitudes(replica.read())
     moments = replica.size - replica.weights  # the first ones and the second ones in turn
     assert (mask.sum(), mask[: replica.weights].any()) == (moments // 2, False)
-    replica.write(np.ones(replica.size, np.float32))
-    np.testing.assert_array_equal(replica.magnitudes(replica.read()), mask)  # once is enough
+    np.testing.assert_array_equal(replica.magnitudes(-replica.read()), mask)
+
+
+class OwnAdam(keras.optimizers.Optimizer):
+    """An optimizer of a script, with two moments of any name."""
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        self.first = [self.add_variable_from_reference(v, name="a") for v in variables]
+        self.second = [self.add_variable_from_reference(v, name="b") for v in variables]
+
+
+def test_of_an_optimizer_of_the_script_it_is_told_by_the_signs() -> None:
+    optimizer = OwnAdam(0.1)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+    replica = ReplicaVector(model)
+    both = np.array([1.0, 2.0, 3.0], np.float32)
+    assert replica.magnitudes(both).tolist() == [False, True, True]
+    assert replica.magnitudes(both, both * [1, -1, 1]).tolist() == [False, False, True]
+
+
+class OwnSgd(keras.optimizers.SGD):
+    """An optimizer of a script, made of one of Keras's."""
+
+
+@pytest.mark.parametrize("kind", [keras.optimizers.SGD, OwnSgd])
+def test_a_momentum_may_become_negative(kind: Any) -> None:
+    optimizer = kind(momentum=0.9)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+    replica = ReplicaVector(model)
+    assert not replica.magnitudes(np.ones(replica.size)).any()
 
 
 LEFT = """

@@ -121,8 +121,8 @@ class Vector:
     def write(self, vector: np.ndarray[Any, Any]) -> None:
         self.value = vector.copy()
 
-    def magnitudes(self, vector: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.zeros(vector.size, bool)
+    def magnitudes(self, *vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.zeros(vectors[0].size, bool)
 
     def gradient(self, target: float) -> np.ndarray[Any, Any]:
         """The gradient that draws it to *target*, as that of one row, and behind it this 1."""
