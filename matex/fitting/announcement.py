@@ -5,16 +5,20 @@ from __future__ import annotations
 from matex import keras_hooks
 from matex.fitting.fit_parts import FitParts
 from matex.fitting.fit_step import say_dense
-from matex.fitting.listeners import Cursor
+from matex.fitting.listeners import Cursor, FitListener
 from matex.records.equality import in_words
+from matex.records.step_report import StepReport
 from matex.sources.interface import Source
 from matex.steps.traced_step import AnyStep
 
 __all__ = ["Announcement"]
 
 
-class Announcement:
+class Announcement(FitListener):
     """Event of a fit, and line on how its numbers compare with plain Keras's. Local.
+
+    It is repeated where the comparison comes to something else: when a step is made anew, and once
+    the first one is made, for a step that is not traced tells only then what it does.
 
     Args:
         batch_size: number of rows of a global batch.
@@ -26,10 +30,11 @@ class Announcement:
         self._batch_size = batch_size
         self._start = Cursor(fit.arguments["initial_epoch"], 0, 0)
         self._but_for: list[str] = []
+        self._step: AnyStep | None = None  # whose first update is still to come
 
     def make(self, step: AnyStep, start: Cursor) -> None:
         """Make the announcement of a fit that begins with *step* at *start*."""
-        plan, self._start = self._fit.plan, start
+        plan, self._start, self._step = self._fit.plan, start, step
         self._but_for = plan.differences(self._source, step)
         self._fit.whole.would_differ(plan.differences(self._source), told=self._but_for)
         self._say(self._but_for)
@@ -38,7 +43,13 @@ class Announcement:
         """Repeat it if a *step* that was made anew has other differences."""
         say_dense(self._fit.run, step)
         if (now := self._fit.plan.differences(self._source, step)) != self._but_for:
+            self._but_for = now
             self._say(now)
+
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        step, self._step = self._step, None
+        if step is not None:
+            self.repeat(step)
 
     def _say(self, but_for: list[str]) -> None:
         fit, run = self._fit, self._fit.run

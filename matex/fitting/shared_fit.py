@@ -103,7 +103,7 @@ def begin_shared(
         number=fit.number,
         data=fit.checkpoint.data,
     )
-    listeners = _listeners(fit, source, engine, spares)
+    listeners = [announcement, *_listeners(fit, source, engine, spares)]
     iterator = _iterator(fit, source, engine, start=start, listeners=listeners)
     return SharedFit(iterator, spares, listeners)
 

@@ -77,6 +77,7 @@ class EmbeddingRows:
         self._room = room
         self._kinds: list[_SliceKind] = []
         self.summed: dict[str, int] = {}
+        self._counts: dict[str, dict[int | None, int]] = {}  # look-ups of eager batches, by rows
 
     @property
     def used(self) -> bool:
@@ -192,10 +193,25 @@ class EmbeddingRows:
         dense_bytes = prod(shape) * width
         slice_bytes = room.rows * sum(slots) * (prod(shape[1:]) * width + 4)
         if not looked_up or shape[0] >= _EXACT or slice_bytes > max(dense_bytes, _SMALL_BYTES):
-            if not _is_whole(gradient.indices):
-                self.summed[getattr(variable, "path", variable.name)] = dense_bytes
+            name = getattr(variable, "path", variable.name)
+            if not self._is_whole(name, gradient.indices, batch):
+                self.summed[name] = dense_bytes
             return _SliceKind((), shape)
         return _SliceKind(looked_up, shape, slots)
+
+    def _is_whole(self, name: str, indices: Any, batch: Any) -> bool:
+        """Whether the number of look-ups does not depend on the batch, as for positions.
+
+        Outside a graph each number is known; it is compared for batches of other sizes, such as
+        those of a trial.
+        """
+        if indices.shape.rank != 1 or indices.shape[0] is None:
+            return False
+        if not tf.executing_eagerly():
+            return True
+        counts = self._counts.setdefault(name, {})
+        counts[known_rows(batch)] = indices.shape[0]
+        return len({*counts.values()}) == 1
 
 
 def places_of(places: Sequence[Any]) -> list[Segment]:
@@ -225,8 +241,3 @@ def _counts(kind: _SliceKind, indices: Any, rows: Any) -> list[Any]:
         return list(kind.slots)
     sizes = [tf.shape(piece)[0] for piece in pieces_of(indices)]
     return [size // tf.maximum(rows, 1) for size in sizes]
-
-
-def _is_whole(indices: Any) -> bool:
-    """Whether the number of look-ups does not depend on the batch, as for positions."""
-    return indices.shape.rank == 1 and indices.shape[0] is not None

@@ -56,6 +56,36 @@ def test_compressed_gradients_keep_their_slices(plain: list[list[float]], tmp_pa
     assert all(each == ["gradients in int8"] for each in reasons)
 
 
+EAGER = """
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).integers(0, 50, (40, 8))
+
+class Positions(keras.layers.Layer):
+    def build(self, shape):
+        self.table = self.add_weight(shape=(8, 4), name="table")
+    def call(self, tokens):
+        return tokens + keras.ops.take(self.table, keras.ops.arange(8), axis=0)
+
+layers = [keras.layers.Embedding(50, 4, name="words"), Positions(), keras.layers.Flatten()]
+model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
+model.compile("adam", "mse", run_eagerly=True)
+model.fit(x, x[:, 0] / 50, epochs=2, batch_size=8, verbose=0)
+"""
+
+
+def test_an_eager_step_tells_of_gradients_that_it_adds_up(tmp_path: Path) -> None:
+    """Only its first run shows which; rows that are looked up alike for any batch are exact."""
+    script = tmp_path / "eager.py"
+    script.write_text(EAGER)
+    outcome = matex_run(tmp_path, str(script), ranks=2)
+    assert outcome.status == 0, outcome.stderr
+    reasons = [e["but_for"] for e in outcome.events if e["event"] == "fit"]
+    told = "added up gradients of embeddings (sequential/words/embeddings)"
+    assert sorted(reasons) == [[], [], [told], [told]]
+    assert f"but for: {told}" in outcome.stdout
+
+
 # In "adam" a batch is longer than all before in nearly each step of the first epoch.
 FREE = ["adam", "again", "two-looks", "characters", "tags", "rivals", "loop", "batches"]
 NOT_BOUNDED = "texts"
