@@ -52,6 +52,11 @@ class Header(NamedTuple):
     ranks: float = 1.0
     """1 on each rank: its sum must be the number of ranks."""
 
+    @property
+    def is_declined(self) -> bool:
+        """Whether all ranks want training to stop."""
+        return self.stop == self.ranks
+
 
 class Segment(NamedTuple):
     name: str

@@ -158,8 +158,6 @@ class EpochIterator:
         It is determined in the exchange of that step, which other ranks may already make. If some
         rank does not want to stop, the step is made, and :meth:`run` finds it done.
         """
-        if not self.engine.may_decline:
-            return False
         batch = self._next_batch()
         if batch is None:
             return False

@@ -15,6 +15,7 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.bitflips import flip
 from matex.steps.maker import StepMaker
 from matex.steps.own_rows import OwnRows
+from matex.steps.recovery import AllStop
 from matex.steps.repeated_check import find_again, is_due
 from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
@@ -111,11 +112,6 @@ class StepEngine:
     def makes_one_update(self) -> bool:
         """Whether each step is a single update by the model's own optimizer."""
         return isinstance(self._step, Step)
-
-    @property
-    def may_decline(self) -> bool:
-        """Whether a step can be declined; not if its messages may be under way before it."""
-        return self._strategy.sums_gradients and self._maker.may_decline
 
     def share_by(self, speeds: Mapping[int, float]) -> None:
         """Divide batches by *speeds* of ranks, equal on all ranks. Local."""
@@ -269,8 +265,13 @@ class StepEngine:
         if slots is not None:
             slots.fill(None)
         self._rows.rate_factor = rate_factor
-        self._strategy.before_step(self._services.faults.step)
-        logs = self._maker.make(batch, decline=decline)
+        step = self._services.faults.step
+        self._strategy.before_step(step)
+        try:
+            logs = self._maker.make(batch, decline=decline)
+        except AllStop:
+            self._strategy.step_declined(step)
+            raise
         self._step.checks.is_refuted = self._maker.made.header.inseparable > 0
         return logs
 

@@ -39,9 +39,6 @@ class Made(NamedTuple):
 class StepMaker(Protocol):
     """Makes steps: :class:`matex.steps.single_update.SingleUpdate`, or ``SeveralUpdates``."""
 
-    may_decline: bool
-    """Whether a step can be declined."""
-
     @property
     def exchange(self) -> HostExchange | None:
         """Buffers for use by the next fit; None if the step itself has them."""

@@ -101,7 +101,7 @@ class StepRecovery:
     def _all_stop(self, exchange: HostExchange) -> bool:
         """Whether every rank declined the step, by its sum."""
         header = exchange.header
-        return header.stop == header.ranks and header.samples == 0 != exchange.expected[0]
+        return header.is_declined and header.samples == 0 != exchange.expected[0]
 
     def _some_declined(self, exchange: HostExchange) -> bool:
         """Whether samples may be missing because a rank declined; True once per step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from matex.steps.graph_inspection import finds_nonfinite
 from matex.steps.maker import Made
 from matex.steps.nonfinite import StepRedo, nonfinite_error
 from matex.steps.own_rows import OwnRows
-from matex.steps.recovery import misfit
+from matex.steps.recovery import AllStop, misfit
 from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
@@ -44,7 +44,6 @@ class SeveralUpdates:
         check_finite: whether the exchanges check for NaN and infinity.
     """
 
-    may_decline = False
     exchange = None  # the step has its own
 
     def __init__(
@@ -89,15 +88,19 @@ class SeveralUpdates:
         self._connected()
         self._step.rollback.begin()
         try:
-            return self._insisted(batch)
+            result = self._insisted(batch)
+            # A rank that declines has made its part, for others may not decline.
+            if decline and self.made.header.is_declined:
+                raise AllStop
+            return self._step.commit([keras_hooks.constant(part) for part in result])
         except BaseException:
             self._step.rollback.put_back()
             raise
         finally:
             self._step.rollback.end()
 
-    def _insisted(self, batch: GlobalBatch) -> dict[str, Any]:
-        """Make the step, again after each death in it; return its logs."""
+    def _insisted(self, batch: GlobalBatch) -> Sequence[np.ndarray]:
+        """Make the updates, again after each death in them; return the last sums."""
         while True:
             try:
                 self._attempt(batch)
@@ -108,7 +111,7 @@ class SeveralUpdates:
                     continue
             if self._is_tried(batch):
                 break
-        return self._step.commit([keras_hooks.constant(part) for part in self._connected().result])
+        return self._connected().result
 
     def _is_tried(self, batch: GlobalBatch) -> bool:
         """Whether all updates of the step were checked; if not, the step is rolled back.

@@ -41,8 +41,6 @@ class SingleUpdate:
         check_finite: whether the exchange checks for NaN and infinity.
     """
 
-    may_decline = True
-
     def __init__(
         self,
         services: StepServices,

@@ -28,7 +28,7 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.maker import Made
 from matex.steps.nonfinite import nonfinite_error
 from matex.steps.own_rows import OwnRows
-from matex.steps.recovery import misfit
+from matex.steps.recovery import AllStop, misfit
 from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
@@ -67,7 +67,6 @@ class VirtualUpdate:
         NotShareable: the step runs eagerly, so Python code would run once for each part.
     """
 
-    may_decline = False
     exchange = None  # the next fit makes its own
 
     def __init__(
@@ -151,6 +150,8 @@ class VirtualUpdate:
         if total is None:
             assert self._last is not None
             total = [keras_hooks.constant(part) for part in self._last.result]
+        if decline and self.made.header.is_declined:
+            raise AllStop
         return self._step.commit(total)
 
     def _attempt(self, batch: GlobalBatch) -> Parts | None:

@@ -85,6 +85,11 @@ class Gossip(Strategy):
             magnitudes = self._replica.magnitudes(now, self._sent, got)
             self._replica.write(mix(now, self._sent, got, magnitudes))
 
+    def step_declined(self, step: int) -> None:
+        swap, self._swap = self._swap, None
+        if swap is not None:
+            swap.wait()  # for memory that MPI still uses; models are as before
+
     def _message(self, model: np.ndarray) -> np.ndarray:
         """Message for *model*; sets :attr:`_sent` to the model that a partner decodes from it."""
         if self._codec is None:

@@ -81,6 +81,12 @@ class Strategy:
         Every member calls it with the same number, and must not wait for other members in it.
         """
 
+    def step_declined(self, step: int) -> None:
+        """End what :meth:`before_step` began for *step*, which is not made.
+
+        Every member calls it, after the collective of *step*, in place of :meth:`after_step`.
+        """
+
     def average_gradients(self, step: int, gradients: np.ndarray) -> np.ndarray:
         """Mean of *gradients* over the ranks that make one update of *step* together.
 
