@@ -116,7 +116,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "held-out loss now, and what this event may cost",
-                ("matex/apoptosis/judge.py", "matex/apoptosis/allowance.py"),
+                ("matex/apoptosis/held_out_loss.py", "matex/apoptosis/allowance.py"),
                 "all",
             ),
             Stage(

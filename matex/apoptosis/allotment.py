@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.search import Candidate
 from matex.apoptosis.trace import Group
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from matex.apoptosis.downdate import BLOCK, Compaction, Inverse, products_of
-from matex.apoptosis.evidence import Limits, Reader, Removal, Survivors
+from matex.apoptosis.group_statistics import Limits, Reader, Removal, Survivors
 from matex.apoptosis.triangular import inverse_root, squared
 
 __all__ = ["remove_by_gram", "replacement"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matex.apoptosis.evidence import Evidence, Limits, Removal, Survivors
+from matex.apoptosis.group_statistics import GroupStatistics, Limits, Removal, Survivors
 
 __all__ = ["BY_LOSS", "importance", "remove_by_importance"]
 
@@ -35,12 +35,12 @@ def importance(criterion: str, sums: np.ndarray) -> np.ndarray:
     return result
 
 
-def remove_by_importance(evidence: Evidence, limits: Limits) -> Removal:
+def remove_by_importance(statistics: GroupStatistics, limits: Limits) -> Removal:
     """The removal of the units of least importance; pure.
 
     The cost of a unit is its share of the importance of all.
     """
-    scores = evidence.importance
+    scores = statistics.importance
     assert scores is not None, "derivatives are taken before units are chosen"
     survivors = Survivors(len(scores), limits)
     if not np.isfinite(scores).all():

@@ -16,7 +16,7 @@ from matex.apoptosis.allotment import mortal_in
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import hold_event
 from matex.apoptosis.forward import Forward
-from matex.apoptosis.judge import Judge
+from matex.apoptosis.held_out_loss import HeldOutLoss
 from matex.apoptosis.measure import rows_wanted
 from matex.apoptosis.network import Network
 from matex.apoptosis.one_shot_rows import must_be_finite, must_have_loss, rows_of
@@ -114,7 +114,7 @@ def _pruned(
         Options(criterion=criterion, exclude=exclude),
         Thresholds(Mode(1.0, np.inf)),
         scoring=scoring,
-        judge=Judge(held_out, Forward(model)),
+        held_out=HeldOutLoss(held_out, Forward(model)),
         peers=Alone(),
         goal=Goal(target, (1 - ratio) * size_of(net, target)),
         reaches=True,

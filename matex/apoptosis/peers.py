@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.group_statistics import Removal
 from matex.checkpointing import model_state
 from matex.errors import InputError
 from matex.exchange import sums

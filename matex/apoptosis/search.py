@@ -19,7 +19,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.schedule import LEAST_SHARE, LESS, MORE
 from matex.apoptosis.trace import Group
 

@@ -1,4 +1,4 @@
-"""Evidence about groups from a model's weights, and giving the work of the dead to the rest.
+"""Statistics of groups from a model's weights, and giving the work of the dead to the rest.
 
 :func:`take_over` keeps all shapes: the readers' rows of removed units become zero, so the network
 already computes its outputs after :func:`matex.apoptosis.rebuild.cut`, and undoing it means
@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from matex.apoptosis.evidence import Evidence, Reader, Removal
+from matex.apoptosis.group_statistics import GroupStatistics, Reader, Removal
 from matex.apoptosis.network import Binding, Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["carry_along", "evidence", "take_over", "unit_rows"]
+__all__ = ["carry_along", "statistics", "take_over", "unit_rows"]
 
 
-def evidence(
+def statistics(
     net: Network, group: Group, sums: Sequence[np.ndarray] | None, *, incoming: bool
-) -> Evidence:
+) -> GroupStatistics:
     """The measurements of *group* for the criteria; local.
 
     Args:
@@ -37,7 +37,7 @@ def evidence(
         total = np.zeros((size, size)) if sums is None else sums[place]
         readers.append(Reader(total[:size, :size], rows))
     vectors = _incoming(net, group) if incoming else np.zeros((group.width, 0))
-    return Evidence(vectors, tuple(readers), group.scales)
+    return GroupStatistics(vectors, tuple(readers), group.scales)
 
 
 def take_over(

@@ -12,9 +12,9 @@ from matex import keras_hooks
 from matex.apoptosis import derivatives, measure, surgery, targets
 from matex.apoptosis.allotment import allotted
 from matex.apoptosis.criteria import choose, transfers
-from matex.apoptosis.evidence import Evidence, Limits, Removal
+from matex.apoptosis.group_statistics import GroupStatistics, Limits, Removal
+from matex.apoptosis.held_out_loss import HeldOutLoss
 from matex.apoptosis.importance import BY_LOSS, importance
-from matex.apoptosis.judge import Judge
 from matex.apoptosis.masking import Masks
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.proof import Probe, cut_proven
@@ -45,13 +45,15 @@ class ModelTrial(Trial):
     Until :meth:`cut` no shape changes. Local, but where collective is said.
     """
 
-    def __init__(self, model: Any, options: Options, *, judge: Judge, peers: Peers) -> None:
+    def __init__(
+        self, model: Any, options: Options, *, held_out: HeldOutLoss, peers: Peers
+    ) -> None:
         self._model = model
         self._options = options
-        self._judge = judge
+        self._held_out = held_out
         self._peers = peers
         self.net = trace(model, exclude=options.exclude)
-        self.masks = Masks(self.net, judge.forget)
+        self.masks = Masks(self.net, held_out.forget)
         self._few: Any = None  # rows on which norms are fitted again
         self._dead: dict[int, set[int]] = {}  # by group, as applied
         self._dead_before = self._dead
@@ -193,7 +195,7 @@ class ModelTrial(Trial):
 
     def loss(self) -> float:
         """The held-out loss; collective."""
-        return self._judge.loss(self._peers)
+        return self._held_out.loss(self._peers)
 
     def saving(self, one: Candidate) -> float:
         """Approximate fractions of parameters and FLOPs that removing *one* saves; local."""
@@ -203,7 +205,7 @@ class ModelTrial(Trial):
 
     def accept(self) -> None:
         """Keep the removals evaluated last; local."""
-        self._judge.accept()
+        self._held_out.accept()
 
     def _transfers(self, one: Candidate) -> tuple[np.ndarray, ...]:
         criterion, removal = self._options.criterion, one.removal
@@ -216,9 +218,9 @@ class ModelTrial(Trial):
             self._known[key] = given
         return self._known[key]
 
-    def _facts(self, number: int) -> Evidence:
+    def _facts(self, number: int) -> GroupStatistics:
         sums = None if self._sums is None else self._sums[number]
         scores = None if self._importances is None else self._importances[number]
         incoming = sums is None and scores is None
-        found = surgery.evidence(self.net, self._groups[number], sums, incoming=incoming)
+        found = surgery.statistics(self.net, self._groups[number], sums, incoming=incoming)
         return found._replace(importance=scores)

@@ -124,7 +124,7 @@ class Handover:
         if self.progress["room"] is not None:
             rows, values = self.progress["room"]
             iterator.engine.make_room(Room(rows, tuple(values)))
-        iterator.engine.skip_separability_check(self.progress["tried"])
+        iterator.engine.skip_separability_check(self.progress["checked"])
         if self.over:
             keras_hooks.start_at(model, arguments["epochs"])
             self.take_files()

@@ -241,7 +241,7 @@ class FitSpares(FitListener):
             "history": keras_hooks.history_of(self._model, ended=ended),
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
-            "tried": iterator.engine.tried,
+            "checked": iterator.engine.checked,
             "room": iterator.engine.room,
             "histories": self._run.replacements.histories,
             "wanted": self._run.replacements.wanted,

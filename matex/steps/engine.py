@@ -160,19 +160,19 @@ class StepEngine:
         """
         self._taken_over.inherited = dict(at_risk)
 
-    def skip_separability_check(self, tried: Iterable[int] = ()) -> None:
+    def skip_separability_check(self, checked: Iterable[int] = ()) -> None:
         """Skip the check that batches can be divided, which the other ranks have made.
 
         Args:
-            tried: numbers of the updates that they have checked. None by default.
+            checked: numbers of the updates that they have checked. None by default.
         """
         self._step.checks.is_made = True
-        self._step.tried.update(tried)
+        self._step.checked.update(checked)
 
     @property
-    def tried(self) -> list[int]:
+    def checked(self) -> list[int]:
         """Numbers of the updates that were checked, for a step that makes several."""
-        return sorted(self._step.tried)
+        return sorted(self._step.checked)
 
     @property
     def at_risk(self) -> Mapping[int, int]:

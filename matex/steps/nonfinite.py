@@ -124,7 +124,7 @@ def nonfinite_error(
         spoiled: this rank's contribution if it is not finite, else None.
         why_not: see :attr:`Nonfinite.why_not`.
     """
-    mine = "" if spoiled is None else _in_short(layout.blame(spoiled))
+    mine = "" if spoiled is None else _in_short(layout.nonfinite_names(spoiled))
     row = np.zeros(_BYTES, np.uint8)
     text = mine.encode()[:_BYTES]
     row[: len(text)] = np.frombuffer(text, np.uint8)

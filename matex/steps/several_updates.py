@@ -23,7 +23,7 @@ from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.update_trial import find_inseparable_update, find_inseparable_update_now
+from matex.steps.update_separability import find_inseparable_update, find_inseparable_update_now
 
 __all__ = ["SeveralUpdates"]
 

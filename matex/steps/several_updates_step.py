@@ -23,6 +23,7 @@ from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.partition.room import Room
+from matex.steps.auxiliary_part import AuxiliaryPart, flat
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import control_spec, header_in, placed_in
@@ -35,7 +36,6 @@ from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch
-from matex.steps.step_tail import StepTail, flat
 from matex.steps.subgraph import function_of
 from matex.steps.sums_in_graph import SumsInGraph
 from matex.steps.traced_python import TracedPython
@@ -83,7 +83,7 @@ class SeveralUpdatesStep:
         self._as_data = as_data
         self._scales_rate = scales_rate
         self._state = ForwardState(model)
-        self._tail = StepTail(self._state)
+        self._auxiliary = AuxiliaryPart(self._state)
         self._rows = rows
         self._room = room
         self._synchronized = synchronized
@@ -139,7 +139,7 @@ class SeveralUpdatesStep:
             values: names of returned values that are sums.
         """
         self.updates.summed |= set(updates)
-        self._tail.summed |= set(values)
+        self._auxiliary.summed |= set(values)
         self._trace_anew()
 
     def exchange_at_tapes(self) -> None:
@@ -169,9 +169,9 @@ class SeveralUpdatesStep:
         return self._rows is not None
 
     @property
-    def tried(self) -> set[int]:
+    def checked(self) -> set[int]:
         """Numbers of the updates that were checked."""
-        return self.exchanges.tried
+        return self.exchanges.checked
 
     @property
     def options(self) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class SeveralUpdatesStep:
 
     def commit(self, parts: list[Any]) -> dict[str, Any]:
         """Apply the sum of the last contributions, and return the step's logs; local."""
-        return self._tail.named(self._commit(parts))
+        return self._auxiliary.named(self._commit(parts))
 
     def quiet(self) -> Any:
         """Graph of :meth:`run` without randomness, traced once. Local."""
@@ -278,9 +278,9 @@ class SeveralUpdatesStep:
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
         averaged, sums = state.changes(saved)
         placed = None if self._rows is None else lambda x: placed_in(control, x, self._rows)
-        extra, added = self._tail.note(logs, results, placed, rows=known)
+        extra, added = self._auxiliary.note(logs, results, placed, rows=known)
         restored = state.restore(saved)
-        means, counts = self._tail.segments()
+        means, counts = self._auxiliary.segments()
         self.layout = self.exchanges.end_trace(Layout(gradients=(), means=means, sums=counts))
         dtype = self.layout.dtype
         shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
@@ -295,4 +295,4 @@ class SeveralUpdatesStep:
             self._advance_noise(Header(*tf.unstack(header)).samples)
         means = len(self.layout.means)
         with self.python.as_noted():
-            return self._tail.commit(rest[:means], rest[means:])
+            return self._auxiliary.commit(rest[:means], rest[means:])

@@ -21,7 +21,7 @@ from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
-from matex.steps.step_trial import find_inseparable, find_inseparable_now
+from matex.steps.step_separability import find_inseparable, find_inseparable_now
 from matex.strategies import Strategy
 
 __all__ = ["SingleUpdate"]

@@ -22,7 +22,7 @@ from matex.exchange.layout import Header, Layout
 from matex.partition.room import Room
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
-from matex.steps.eager_trial import EagerTrial
+from matex.steps.dry_run import DryRun
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_inspection import variables_in
 from matex.steps.graph_separability import inseparable_in
@@ -84,7 +84,7 @@ class Step:
         )
         self.runs_eagerly = bool(model.run_eagerly)
         self.batch_spec = as_data(signature)
-        self.tried: set[int] = set()  # for steps of several updates; here there is one
+        self.checked: set[int] = set()  # for steps of several updates; here there is one
         self.checks = CheckRecord()
         self.may_vary = not keras_hooks.adds_up(model)  # so it must be checked whether it adds up
         self.may_count = not keras_hooks.counts_add_up(model)  # the same for its metrics alone
@@ -92,7 +92,7 @@ class Step:
         self._chance = keras_hooks.Chance(model)
         self._functions: StepFunctions
         if self.runs_eagerly:
-            self._functions = EagerFunctions(self._parts, EagerTrial(model))
+            self._functions = EagerFunctions(self._parts, DryRun(model))
         else:
             jit_compile = bool(model.jit_compile)
             self._functions = self._chance.noted_in(
@@ -210,13 +210,13 @@ class Step:
         with unheard(), self._kept():
             self.contribution(rows, control.array())
 
-    def eager_trial(self) -> EagerTrial | None:
+    def dry_run(self) -> DryRun | None:
         """Contexts in which the step's eager code leaves nothing changed; None if it has none."""
-        return EagerTrial(self._model) if self.runs_eagerly else None
+        return DryRun(self._model) if self.runs_eagerly else None
 
     def _kept(self) -> contextlib.AbstractContextManager[None]:
-        trial = self.eager_trial()
-        return contextlib.nullcontext() if trial is None else trial.run()
+        dry_run = self.dry_run()
+        return contextlib.nullcontext() if dry_run is None else dry_run.run()
 
     @property
     def divides_by_rows(self) -> bool:

@@ -101,7 +101,7 @@ def trace_anew(
     else:
         with step.python.as_noted():
             traced = trace_step(model, source, **{**step.options, "room": room})
-        traced.tried.update(step.tried)
+        traced.checked.update(step.checked)
     if checked:
         traced.checks = step.checks
         traced.python.has_stepped = step.python.has_stepped

@@ -240,7 +240,7 @@ def test_what_is_not_finite_fails_on_every_rank_and_is_found_on_one(
     assert "not finite" in str(exchange.error)
     assert exchange.header.nonfinite == 1
     assert exchange.spoiled == (comm.world.rank == guilty)
-    found = layout.blame(exchange.local) if exchange.spoiled else []
+    found = layout.nonfinite_names(exchange.local) if exchange.spoiled else []
     assert found == (["gradient 1 (2 of 100 values)"] if comm.world.rank == guilty else [])
     assert comm.failure is None
 

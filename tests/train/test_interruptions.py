@@ -77,20 +77,20 @@ def test_a_loop_of_the_script_s_own_is_saved_and_continued(tmp_path: Path) -> No
     """Steps of train_on_batch and of a tape in turn."""
     saved = tmp_path / "saved"
     options = ["--checkpoint", saved]
-    told = matex_run(tmp_path / "1", "own_loop.py", ranks=2, options=options)
+    told = matex_run(tmp_path / "1", "custom_loop.py", ranks=2, options=options)
     assert told.status == 75, told.stderr
     assert (told.summary["status"], told.summary["resumable"]) == ("stopped", True)
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None
     assert (newest[1].cursor["loop"], len(newest[1].weights)) == (5, 4)
-    rest = matex_run(tmp_path / "2", "own_loop.py", ranks=1, options=options)
+    rest = matex_run(tmp_path / "2", "custom_loop.py", ranks=1, options=options)
     assert rest.status == 0, rest.stderr
     assert "continued after 5 steps, same: True" in rest.stdout
     assert "no checkpoint is made" not in told.stdout + rest.stdout
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None and newest[1].cursor["loop"] == 10
     options = ["--checkpoint", tmp_path / "none"]
-    alone = matex_run(tmp_path / "3", "own_loop.py", "--unsaved", ranks=1, options=options)
+    alone = matex_run(tmp_path / "3", "custom_loop.py", "--unsaved", ranks=1, options=options)
     assert alone.status == 1
     assert (alone.summary["status"], alone.summary["resumable"]) == ("stopped", False)
     assert "only it can continue, with matex.Checkpoint" in alone.summary["reason"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matex.apoptosis.allotment import allotted, mortal_in
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.search import Candidate
 from matex.apoptosis.trace import Group
 

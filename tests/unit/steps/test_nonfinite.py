@@ -24,10 +24,10 @@ class OtherRank:
         return ft.Gathered(ranks=(0, 1), rows=np.array([row, self._row]))
 
 
-class Blaming:
-    """Layout of many tensors, all of which are blamed."""
+class AllNonfinite:
+    """Layout of many tensors, all of which have non-finite values."""
 
-    def blame(self, vector: np.ndarray) -> list[str]:
+    def nonfinite_names(self, vector: np.ndarray) -> list[str]:
         return [f"layer_{n}/kernel (7 of 7 values)" for n in range(vector.size)]
 
 
@@ -44,7 +44,7 @@ class Gathering:
 
 @pytest.mark.parametrize("guilty", [1, 4])
 def test_the_line_is_short_and_names_memory_where_one_rank_differs(guilty: int) -> None:
-    layout: Any = Blaming()
+    layout: Any = AllNonfinite()
     communicator: Any = Gathering(guilty)
     error = nonfinite_error(communicator, layout, np.zeros(40), step=9, why_not="")
     assert "rank 0: layer_0/kernel (7 of 7 values), layer_1/kernel (7 of 7 values) and 38 more" in (

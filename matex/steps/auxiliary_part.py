@@ -1,4 +1,4 @@
-"""The part of a step beside gradients and update: metrics, statistics, logs."""
+"""The auxiliary part of a step, beside gradients and update: metrics, statistics, logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matex.keras_hooks.metrics import FlatLogs, names_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import depends_on
 
-__all__ = ["RETURNED", "VALUE", "StepTail", "flat"]
+__all__ = ["RETURNED", "VALUE", "AuxiliaryPart", "flat"]
 
 RETURNED = "matex_returned_value"
 """Part of the name of an operation whose result a step returns."""
@@ -33,7 +33,7 @@ class _Returned(NamedTuple):
     dtype: Any
 
 
-class StepTail:
+class AuxiliaryPart:
     """Logs and changing variables of a step: this rank's part, and the sum over ranks. Local.
 
     ``summed`` names the values that are summed over ranks; the others are means over rows.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matex.checkpointing.stop_requests import STATUS
-from matex.launcher.verdict import End, crash_in, root_cause, survived
+from matex.launcher.root_cause import End, crash_in, root_cause, survived
 from matex.records import summary as summaries
 from matex.records.console import log_name
 from matex.records.events import EVENTS, Event, read_events

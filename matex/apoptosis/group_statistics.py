@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Evidence", "Limits", "Reader", "Removal", "Survivors"]
+__all__ = ["GroupStatistics", "Limits", "Reader", "Removal", "Survivors"]
 
 
 class Reader(NamedTuple):
@@ -27,7 +27,7 @@ class Reader(NamedTuple):
         return len(self.gram) > len(self.outgoing)
 
 
-class Evidence(NamedTuple):
+class GroupStatistics(NamedTuple):
     """Measurements of one group of n units.
 
     ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
