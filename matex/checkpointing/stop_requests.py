@@ -68,8 +68,8 @@ def described(code: int) -> str:
 def stopped_in_custom_loop() -> StopRequested:
     """The exception that ends a custom loop that is not saved."""
     return StopRequested(
-        "told to leave in a loop of the script's own, which only it can continue, with "
-        "matex.Checkpoint"
+        "only the script can continue a custom loop: make a matex.Checkpoint and call its step() "
+        "in the loop"
     )
 
 

@@ -185,7 +185,7 @@ class RankOptions:
         False, "", "measure the ranks, and let slow ones compute fewer samples of each batch",
         WORK, strategies=_SYNC, why=OWN_ROWS)
     share_loops: str = option(
-        "proved", "", "functions of tf.function that train, in loops of the script's own: proved "
+        "proved", "", "functions of tf.function that train, in custom loops: proved "
         "shares the rows of their batches where a trial shows that they add up, never lets every "
         "rank compute them whole", WORK, choices=("proved", "never"))
     shuffle: str = option(

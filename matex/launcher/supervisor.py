@@ -182,10 +182,10 @@ class _Supervisor:
 
     def _left(self, reason: str | None) -> str:
         """Reason for a missing summary after a stop request."""
-        told = f"told to leave ({self._signals.first})"
+        stop = f"asked to stop ({self._signals.first})"
         if reason is not None:
-            return f"{reason}, {told}"
-        return f"{told}, and ended by another signal before all ranks had said so"
+            return f"{reason}, {stop}"
+        return f"{stop}, and ended by another signal before all ranks had said so"
 
     def _attempt(self, wanted: Launch) -> str | None:
         """Start the ranks and wait for their end; return why they ended, None if unknown."""

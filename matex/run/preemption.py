@@ -70,6 +70,6 @@ def record_stop(run: RunContext, problem: str | None) -> None:
     # A signal to matex run reaches the ranks as another signal.
     signals = [event["signal"] for event in stop_signals(run.events.all())] or signals
     why = f"; {problem}" if problem else ""
-    reason = f"told to leave after step {run.step} ({signals[0]}){why}"
+    reason = f"asked to stop after step {run.step} ({signals[0]}){why}"
     run.outcome.stop(reason, resumable=not problem)
     run.say(reason)
