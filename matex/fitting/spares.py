@@ -43,7 +43,7 @@ def _validated(model: Any) -> list[int] | None:
 
 
 class FitSpares(FitListener):
-    """Spares during one fit; its :class:`matex.steps.services.OpenSlots`.
+    """Spares during one fit; its :class:`matex.steps.services.VacantPlaces`.
 
     Args:
         run: ranks of the run.

@@ -18,7 +18,7 @@ from matex.steps.own_rows import OwnRows
 from matex.steps.repeated_check import find_again, is_due
 from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable
-from matex.steps.services import OpenSlots, StepServices, StepSource
+from matex.steps.services import StepServices, StepSource, VacantPlaces
 from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.single_update import SingleUpdate
@@ -148,9 +148,9 @@ class StepEngine:
 
     # Spares.
 
-    def admit(self, slots: OpenSlots) -> None:
-        """Let spares take *slots* from now on; before the first step, equally on all ranks."""
-        self._taken_over.slots = slots
+    def admit(self, places: VacantPlaces) -> None:
+        """Let spares take *places* from now on; before the first step, equally on all ranks."""
+        self._taken_over.places = places
 
     def inherit(self, at_risk: Mapping[int, int]) -> None:
         """Start in the place of another rank, in the running step.
@@ -263,11 +263,11 @@ class StepEngine:
         if batch.uneven:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
-        slots = self._taken_over.slots
+        places = self._taken_over.places
         if batch.span[0] != batch.span[1]:
             self._check(batch)  # may lose members: before rows are assigned
-        if slots is not None:
-            slots.fill(None)
+        if places is not None:
+            places.fill(None)
         self._rows.rate_factor = rate_factor
         self._strategy.before_step(self._services.faults.step)
         logs = self._maker.make(batch, decline=decline)
