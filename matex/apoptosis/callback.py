@@ -217,7 +217,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._tell.once(telling.goal_is_met(goal.measure, 1 - left))
             return
         # A callback may have asked the leader alone to stop: the leader's value counts for all.
-        if self._peers.verdict(float(self.model.stop_training)):
+        if self._peers.leaders_value(float(self.model.stop_training)):
             return
         held_out = self._samples.of_network(self._net())
         before = held_out.loss(self._peers)
@@ -267,7 +267,7 @@ class Apoptosis(keras.callbacks.Callback):
 
     def _training_loss(self, logs: Any) -> float | None:
         """Training loss of the leader; None if there is none, or it is not finite."""
-        loss = self._peers.verdict(float((logs or {}).get("loss", math.nan)))
+        loss = self._peers.leaders_value(float((logs or {}).get("loss", math.nan)))
         return None if math.isnan(loss) else loss
 
     def _look(self, epoch: int, held_out: float, training: float | None, rows: int) -> None:

@@ -45,7 +45,7 @@ class HeldOutLoss:
             self._spans += spans
 
         total, weight = peers.total(self._sample.size, 2, add)
-        return peers.verdict(float(total / max(weight, 1e-300)))
+        return peers.leaders_value(float(total / max(weight, 1e-300)))
 
     @property
     def has_loss(self) -> bool:

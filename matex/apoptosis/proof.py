@@ -119,7 +119,7 @@ def _try(
     undo = rebuild.cut(model, net, dead_of(some), others)
     complaint = probe.complaint()
     # One answer for all, that of the leader: a part of the ranks must not cut.
-    if not peers.verdict(float(bool(complaint))):
+    if not peers.leaders_value(float(bool(complaint))):
         return undo, ""
     return undo, complaint or "the model fails on another rank"
 

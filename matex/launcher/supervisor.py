@@ -20,7 +20,14 @@ from matex.config import ARBITER, one_order_of_sets
 from matex.config.batch_systems import launcher_settings
 from matex.launcher.arbiter import Arbiter, HostNames
 from matex.launcher.draining import Draining
-from matex.launcher.exit_report import NOT_STARTED, Logs, all_events, judge, last_start, reason_of
+from matex.launcher.exit_report import (
+    NOT_STARTED,
+    Logs,
+    all_events,
+    exit_status,
+    last_start,
+    reason_of,
+)
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, check_survival, mpiexec_command
@@ -90,7 +97,9 @@ def supervise(wanted: Launch) -> int:
             with supervisor.listening():
                 reason = supervisor.run()
                 supervisor.relaunch.tidy(reason)
-        return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept is not None)
+        return exit_status(
+            report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept is not None
+        )
 
 
 class _Supervisor:

@@ -45,7 +45,7 @@ class KerasAdapter:
         self._calls = CallStack()
         self._custom_loops = CustomLoops(run, self._calls, self.replicated)
         self._earlier = EarlierFits(run, self._custom_loops.trained)
-        self._passing = DataPass(run.say)
+        self._data_pass = DataPass(run.say)
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None
@@ -107,7 +107,7 @@ class KerasAdapter:
         )  # fmt: skip
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
-            self._fit, read = None, functools.partial(self._passing.make, original, model, given)
+            self._fit, read = None, functools.partial(self._data_pass.make, original, model, given)
             with self._calls.within(CallKind.PLAIN):
                 return self._earlier.passed_over(model, given, number=number, read=read)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
@@ -239,7 +239,7 @@ class KerasAdapter:
                 return original(iterator)
             return self._custom_loops.train_on_batch(original, model, trainers, next(iterator))
 
-        return self._passing.reading_or(model, train)
+        return self._data_pass.reading_or(model, train)
 
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         return test_function(original, model)

@@ -75,7 +75,7 @@ class Nonfinite:
         self._tried = False
         self._why_not = ""
 
-    def judge(
+    def redo(
         self, *, guilty: bool, samples: int, fingerprint: int, header: Header
     ) -> StepRedo | None:
         """Way to make the step again, equal on all ranks; None to stop. Collective unless None.

@@ -116,15 +116,15 @@ class StepRecovery:
         """
         self._taken_over.is_closed = True  # a newcomer would not know of the attempt
         batch = self._rows.running
-        verdict = self._nonfinite.judge(
+        redo = self._nonfinite.redo(
             guilty=_is_guilty(exchange),
             samples=size(self._taken_over.have),
             fingerprint=batch.fingerprint(self._taken_over.have) if self._taken_over.have else 0,
             header=exchange.header,
         )
-        if verdict is None:
+        if redo is None:
             raise error
-        if verdict.anew:
+        if redo.anew:
             self._anew = True
             return self._completed(exchange)
         # If a rank dies in this attempt, its pieces are of no use for the next one.
@@ -132,16 +132,16 @@ class StepRecovery:
         layout = self._local.exchanged
         lo, hi = batch.span
         total, marks = hi - lo, batch.fingerprint([batch.span])
-        exchange.expected = (total - verdict.samples, marks - verdict.fingerprint)
-        if _is_guilty(exchange) and verdict.samples:
+        exchange.expected = (total - redo.samples, marks - redo.fingerprint)
+        if _is_guilty(exchange) and redo.samples:
             self._taken_over.have = []
             vector = exchange.packed(self._local.sent([]))
         elif _is_guilty(exchange):
             vector = exchange.packed(self._local.sent(self._taken_over.have))
         else:
             vector = exchange.local.copy()
-            if verdict.samples:
-                layout.averaged(vector)[:] *= total / (total - verdict.samples)
+            if redo.samples:
+                layout.averaged(vector)[:] *= total / (total - redo.samples)
         auxiliary = layout.views(vector)[-1]
         self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector

@@ -163,7 +163,7 @@ class SeveralUpdates:
         if not isinstance(cause, TrainingError):
             raise error if cause is None else cause
         self._step.rollback.put_back()
-        self._judge(exchange, cause)
+        self._decide(exchange, cause)
         return False
 
     def _survived(self, exchange: HostExchange) -> bool:
@@ -178,7 +178,7 @@ class SeveralUpdates:
         taken_over.replay.recomputed += max(0, size(taken_over.have) - before)
         return False
 
-    def _judge(self, exchange: HostExchange, error: TrainingError) -> None:
+    def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
         """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
@@ -186,13 +186,13 @@ class SeveralUpdates:
         """
         have, step = self._taken_over.have, self._services.faults.step
         self._taken_over.is_closed = True  # a newcomer would know nothing of it
-        verdict = self._services.nonfinite.judge(
+        redo = self._services.nonfinite.redo(
             guilty=exchange.spoiled,
             samples=size(have),
             fingerprint=self._rows.running.fingerprint(have) if have else 0,
             header=exchange.header,
         )
-        if verdict is None:
+        if redo is None:
             if not exchange.header.nonfinite:
                 raise misfit(error, self._source, have, step=step)
             spoiled = exchange.local if exchange.spoiled else None
@@ -200,10 +200,10 @@ class SeveralUpdates:
             raise nonfinite_error(
                 self._communicator, exchange.layout, spoiled, step=step, why_not=why_not
             )
-        if verdict.anew:
+        if redo.anew:
             self._taken_over.have = self._rows.assigned(self._rows.running.span)
-        elif verdict.samples:
-            self._left_out = verdict
+        elif redo.samples:
+            self._left_out = redo
             if exchange.spoiled:
                 self._taken_over.have = []
 

@@ -214,7 +214,7 @@ class VirtualUpdate:
             raise error
         cause = exchange.error
         if isinstance(cause, TrainingError):
-            self._judge(batch, exchange, cause)
+            self._decide(batch, exchange, cause)
             return False
         if not isinstance(cause, ft.PeerFailure):
             raise error if cause is None else cause
@@ -226,7 +226,7 @@ class VirtualUpdate:
         self._taken_over.replay.recomputed += max(0, size(self._taken_over.have) - before)
         return False
 
-    def _judge(self, batch: GlobalBatch, exchange: HostExchange, error: TrainingError) -> None:
+    def _decide(self, batch: GlobalBatch, exchange: HostExchange, error: TrainingError) -> None:
         """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
@@ -234,13 +234,13 @@ class VirtualUpdate:
         """
         have, step = self._taken_over.have, self._services.faults.step
         self._taken_over.is_closed = True  # a newcomer would know nothing of it
-        verdict = self._services.nonfinite.judge(
+        redo = self._services.nonfinite.redo(
             guilty=exchange.spoiled,
             samples=size(have),
             fingerprint=batch.fingerprint(have) if have else 0,
             header=exchange.header,
         )
-        if verdict is None:
+        if redo is None:
             if not exchange.header.nonfinite:
                 raise misfit(error, self._source, have, step=step)
             spoiled = self._spoiled(exchange) if exchange.spoiled else None
@@ -248,7 +248,7 @@ class VirtualUpdate:
             raise nonfinite_error(
                 self._communicator, self._layout, spoiled, step=step, why_not=why_not
             )
-        if verdict.anew:
+        if redo.anew:
             self._taken_over.have = self._rows.assigned(batch.span)
         if exchange.spoiled:
             self._sums.forget()

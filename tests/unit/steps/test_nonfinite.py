@@ -55,8 +55,8 @@ def test_the_line_is_short_and_names_memory_where_one_rank_differs(guilty: int) 
     assert len(line) < 320
 
 
-def judged(nonfinite: Nonfinite, *, guilty: bool) -> StepRedo | None:
-    return nonfinite.judge(guilty=guilty, samples=4, fingerprint=40, header=HEADER)
+def redone(nonfinite: Nonfinite, *, guilty: bool) -> StepRedo | None:
+    return nonfinite.redo(guilty=guilty, samples=4, fingerprint=40, header=HEADER)
 
 
 def policy(name: str, *, other: bool) -> Nonfinite:
@@ -68,13 +68,13 @@ def policy(name: str, *, other: bool) -> Nonfinite:
 
 def test_the_samples_of_one_rank_are_left_out() -> None:
     one = policy("skip", other=False)
-    assert judged(one, guilty=True) == StepRedo(4, 40, False)
+    assert redone(one, guilty=True) == StepRedo(4, 40, False)
     assert one.why_not == ""
 
 
 def test_why_nothing_can_be_left_out_is_told() -> None:
     one = policy("skip", other=True)
-    assert judged(one, guilty=True) is None
+    assert redone(one, guilty=True) is None
     assert one.why_not == "--nonfinite skip would leave no samples: no rank has finite gradients"
     one.begin()
     assert one.why_not == ""
@@ -83,12 +83,12 @@ def test_why_nothing_can_be_left_out_is_told() -> None:
 @pytest.mark.parametrize("name", ["skip", "recompute"])
 def test_a_second_attempt_is_the_last(name: str) -> None:
     one = policy(name, other=False)
-    assert judged(one, guilty=True) is not None
-    assert judged(one, guilty=True) is None
+    assert redone(one, guilty=True) is not None
+    assert redone(one, guilty=True) is None
     assert one.why_not == f"--nonfinite {name} makes a step again once, which did not help"
 
 
 def test_stop_needs_no_reason() -> None:
     one = policy("stop", other=True)
-    assert judged(one, guilty=True) is None
+    assert redone(one, guilty=True) is None
     assert one.why_not == ""
