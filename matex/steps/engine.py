@@ -16,7 +16,7 @@ from matex.steps.bitflips import flip
 from matex.steps.maker import StepMaker
 from matex.steps.own_rows import OwnRows
 from matex.steps.repeated_check import find_again, is_due
-from matex.steps.row_recovery import RowRecovery
+from matex.steps.row_account import RowAccount
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource, VacantPlaces
 from matex.steps.several_updates import SeveralUpdates
@@ -70,12 +70,12 @@ class StepEngine:
             services.communicator.initial_size > 1 and self._strategy.sums_gradients
         )
         self._rows = OwnRows(services, model)
-        self._taken_over = RowRecovery(services, self._rows)
+        self._account = RowAccount(services, self._rows)
         self._use(compiled)
 
     def _use(self, compiled: CompiledStep) -> None:
         """Make all further steps with *compiled*."""
-        parts = (self._services, self._source, self._rows, self._taken_over)
+        parts = (self._services, self._source, self._rows, self._account)
         step, exchange = compiled
         self._step = step
         self._rows.use(step)
@@ -150,7 +150,7 @@ class StepEngine:
 
     def admit(self, places: VacantPlaces) -> None:
         """Let spares take *places* from now on; before the first step, equally on all ranks."""
-        self._taken_over.places = places
+        self._account.places = places
 
     def inherit(self, at_risk: Mapping[int, int]) -> None:
         """Start in the place of another rank, in the running step.
@@ -158,7 +158,7 @@ class StepEngine:
         Args:
             at_risk: see :class:`matex.records.step_report.Replay`.
         """
-        self._taken_over.inherited = dict(at_risk)
+        self._account.inherited = dict(at_risk)
 
     def skip_separability_check(self, checked: Iterable[int] = ()) -> None:
         """Skip the check that batches can be divided, which the other ranks have made.
@@ -177,7 +177,7 @@ class StepEngine:
     @property
     def at_risk(self) -> Mapping[int, int]:
         """Number of samples of the running step that dead ranks left undone, by rank."""
-        return self._taken_over.replay.at_risk
+        return self._account.replay.at_risk
 
     @property
     def running_span(self) -> Span:
@@ -242,13 +242,13 @@ class StepEngine:
             replay=self._replay(samples, planned=planned),
             sent=self._traffic(made.traffic, for_rows),
             agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
-            own_samples=size(self._taken_over.have),
+            own_samples=size(self._account.have),
             times=StepTimes(started, (*filter(None, [fetched]), *self._rows.read), made.intervals),
         )
 
     def _replay(self, samples: int, *, planned: int) -> Replay | None:
         """Cost of deaths in a step that summed *samples* of *planned*; None without deaths."""
-        replay = self._taken_over.replay
+        replay = self._account.replay
         replay.samples_lost = max(0, planned - samples)
         replay.samples_repeated = max(0, samples - planned)
         return replay if replay else None
@@ -263,7 +263,7 @@ class StepEngine:
         if batch.uneven:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
-        places = self._taken_over.places
+        places = self._account.places
         if batch.span[0] != batch.span[1]:
             self._check(batch)  # may lose members: before rows are assigned
         if places is not None:

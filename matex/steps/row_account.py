@@ -10,11 +10,11 @@ from matex.records.step_report import Replay
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import StepServices, VacantPlaces
 
-__all__ = ["RowRecovery"]
+__all__ = ["RowAccount"]
 
 
-class RowRecovery:
-    """Repairs the communicator within a step, and keeps account of the rows. One per engine.
+class RowAccount:
+    """Account of the rows of this rank in the running step, and repairs within it. One per engine.
 
     ``have`` are the spans of this rank's kept contribution; ``replay`` records what the running
     step lost and took over, ``inherited`` the samples that a joining rank computes in place of the
