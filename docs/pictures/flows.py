@@ -51,7 +51,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
                 ("matex/exchange/native.py", "ft/operations.py"),
             ),
             Stage("revoke, shrink, agree", ("ft/repair.py",), "all"),
-            Stage("may this part go on?", ("ft/quorum.py", "ft/parting.py"), "all"),
+            Stage("may this part go on?", ("ft/quorum.py", "ft/split_decision.py"), "all"),
             Stage(
                 "who is a member now, who completed which operation",
                 ("ft/view_change.py", "ft/views.py"),

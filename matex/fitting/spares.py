@@ -89,7 +89,7 @@ class FitSpares(FitListener):
         run, communicator = self._run, self._run.communicator
         if not run.config.spares and not run.config.respawn:
             return None
-        if communicator.world.apart:
+        if communicator.world.awaits_admission:
             return self._join(iterator)
         if communicator.world.reserve:  # they know nothing of this fit
             run.say("no spares for this fit: they wait in an earlier one, which ended in an error")

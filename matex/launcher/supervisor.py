@@ -243,11 +243,11 @@ class _Supervisor:
             self._draining.look()
             if spawns and patience.is_over(job.is_left):
                 return ""
-            parted = arbiter is not None and arbiter.was_asked
+            split = arbiter is not None and arbiter.was_asked
             if missed := rendezvous.missed():
                 self._missed = True
                 return missed
-            reason = patience.ends(several=arbiter is not None, parted=parted)
+            reason = patience.ends(several=arbiter is not None, split=split)
             if reason:
                 return reason
         return ""

@@ -197,5 +197,5 @@ class CustomLoops:
 
     def _refuse_apart(self, what: str) -> None:
         """End a newcomer that would train alone before it has joined."""
-        if self._run.joining is not None and self._run.communicator.world.apart:
+        if self._run.joining is not None and self._run.communicator.world.awaits_admission:
             self._run.joining.leave(f"the script trains by {what} before the fit that they are in")
