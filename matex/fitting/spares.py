@@ -255,11 +255,11 @@ class FitSpares(FitListener):
         """Number of variables of each model and optimizer that the script has trained. Local."""
         return [len(variables) for variables in self._trained.variables()]
 
-    def _send(self, to: Collection[int], take: Callable[[], DeferredSnapshot]) -> None:
+    def _send(self, to: Collection[int], make_state: Callable[[], DeferredSnapshot]) -> None:
         """Send the state to the ranks *to*; collective. All others hold the same state."""
         communicator = self._run.communicator
         sources = [rank for rank in communicator.world.ranks if rank not in to]
-        content = checkpoints.to_bytes(take().snapshot())
+        content = checkpoints.to_bytes(make_state().snapshot())
         size = np.array([content.size], np.int64)
         communicator.broadcast(size, sources=sources)
         if content.size != size[0]:  # it differs: receive the other, so that no rank hangs
