@@ -3,8 +3,8 @@
     python -m ci.testing.house [--list NAME]      all counts, or the places that one of them counts
 
 `LIMITS` is the one table: a count above its limit fails. Where the limit is not yet the goal, it is
-the count of today and may only fall. Imports against the flow of the rooms, and new rooms without a
-floor, are refused by the contracts in pyproject.toml.
+the count of today and may only fall. Imports against the flow of the packages, and new packages
+without a floor, are refused by the contracts in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LONGEST_SUBJECT = 72
 #: Commits from this time on have their subjects looked at.
 SUBJECTS_SINCE = "2026-11-24T20:20:00+0000"
 
-#: The rooms of matex that import TensorFlow or Keras: what another back end would replace.
-BACKEND_ROOMS = frozenset(
+#: The packages of matex that import TensorFlow or Keras: what another back end would replace.
+BACKEND_PACKAGES = frozenset(
     {
         "apoptosis",
         "data",
@@ -63,7 +63,7 @@ class Limit(NamedTuple):
 
 
 def loose_modules(root: Path) -> list[str]:
-    """Modules of matex that lie in no room."""
+    """Modules of matex that lie in no package."""
     return [str(path.relative_to(root)) for path in sorted((root / "matex").glob("*.py"))]
 
 
@@ -147,16 +147,16 @@ def backend_modules(root: Path) -> list[str]:
     return sorted(name for name, imported in graph.items() if imported & {"tensorflow", "keras"})
 
 
-def stray_backend_rooms(root: Path) -> list[str]:
-    """Rooms outside `BACKEND_ROOMS` that import TensorFlow or Keras."""
-    rooms = {name.split(".")[1] for name in backend_modules(root)}
-    return sorted(rooms - BACKEND_ROOMS)
+def stray_backend_packages(root: Path) -> list[str]:
+    """Packages outside `BACKEND_PACKAGES` that import TensorFlow or Keras."""
+    packages = {name.split(".")[1] for name in backend_modules(root)}
+    return sorted(packages - BACKEND_PACKAGES)
 
 
-def idle_backend_rooms(root: Path) -> list[str]:
-    """Rooms of `BACKEND_ROOMS` that import neither, and are to leave that list."""
-    rooms = {name.split(".")[1] for name in backend_modules(root)}
-    return sorted(BACKEND_ROOMS - rooms)
+def idle_backend_packages(root: Path) -> list[str]:
+    """Packages of `BACKEND_PACKAGES` that import neither, and are to leave that list."""
+    packages = {name.split(".")[1] for name in backend_modules(root)}
+    return sorted(BACKEND_PACKAGES - packages)
 
 
 def readme_lines(root: Path) -> list[str]:
@@ -188,8 +188,8 @@ LIMITS = {
     "arguments without noun": Limit(arguments_without_noun, 0, 0),
     "public docstrings": Limit(public_names.lacking, 0, 0),
     "backend modules": Limit(backend_modules, 68, 68),
-    "stray backend rooms": Limit(stray_backend_rooms, 0, 0),
-    "idle backend rooms": Limit(idle_backend_rooms, 0, 0),
+    "stray backend packages": Limit(stray_backend_packages, 0, 0),
+    "idle backend packages": Limit(idle_backend_packages, 0, 0),
     "README lines too many": Limit(readme_lines, 0, 0),
     "long commit subjects": Limit(long_subjects, 0, 0),
 }

@@ -242,7 +242,7 @@ class FitSpares(FitListener):
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
             "checked": iterator.engine.checked,
-            "room": iterator.engine.room,
+            "capacity": iterator.engine.capacity,
             "histories": self._run.replacements.histories,
             "wanted": self._run.replacements.wanted,
             "active": self._run.active,

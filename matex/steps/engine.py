@@ -8,7 +8,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span, size
 from matex.records.step_report import Interval, Replay, StepReport, StepRequests, StepTimes
 from matex.sources.interface import GlobalBatch
@@ -23,7 +23,7 @@ from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.single_update import SingleUpdate
 from matex.steps.step import Step
-from matex.steps.traced_step import AnyStep, CompiledStep, agreed_room, trace_anew
+from matex.steps.traced_step import AnyStep, CompiledStep, agreed_capacity, trace_anew
 from matex.steps.virtual_update import VirtualUpdate
 from matex.strategies import Strategy, Sync, Traffic
 
@@ -41,7 +41,7 @@ class StepEngine:
         strategy: strategy with which ranks share the work; synchronous averaging by default.
         finds_nonfinite: whether to check for NaN and infinity, True by default; False if the script
             does so itself.
-        made_anew: function called with a step built anew, with more room; none by default.
+        made_anew: function called with a step built anew, with more slots; none by default.
 
     Raises:
         NotShareable: virtual workers cannot share the step.
@@ -130,21 +130,22 @@ class StepEngine:
         self._services.faults.during("in-consensus")
         self._strategy.consensus()
 
-    def retrace(self, *, room: Room | None = None, checked: bool = True) -> None:
+    def retrace(self, *, capacity: SlotCapacity | None = None, checked: bool = True) -> None:
         """Trace the step again; see :func:`trace_anew`. Local."""
-        self._use(trace_anew(self._step, self._model, self._source, room=room, checked=checked))
-        if room is not None or not checked:
+        step = self._step
+        self._use(trace_anew(step, self._model, self._source, capacity=capacity, checked=checked))
+        if capacity is not None or not checked:
             self._made_anew(self._step)
 
     @property
-    def room(self) -> Room | None:
-        """Room for batches in the step's slots, if it may have any."""
-        return self._step.room
+    def capacity(self) -> SlotCapacity | None:
+        """Capacity for batches in the step's slots, if it may have any."""
+        return self._step.capacity
 
-    def make_room(self, room: Room) -> None:
-        """Trace the step again with *room*, equal on all ranks, unless it has that. Local."""
-        if self._step.room != room:
-            self.retrace(room=room)
+    def set_capacity(self, capacity: SlotCapacity) -> None:
+        """Trace the step again with *capacity*, equal on all ranks, unless it has that. Local."""
+        if self._step.capacity != capacity:
+            self.retrace(capacity=capacity)
 
     # Spares.
 
@@ -217,10 +218,10 @@ class StepEngine:
                 step, and no update was made.
             TrainingError: on every rank; no update was made.
         """
-        faults, room = self._services.faults, self.room
+        faults, capacity = self._services.faults, self.capacity
         # Not in the step, whose time is limited: this takes as long as the first trace.
-        if room is not None and self._step.has_slots and not self._step.takes(batch.room):
-            self.make_room(room.grown(agreed_room(self._communicator, batch.room)))
+        if capacity is not None and self._step.has_slots and not self._step.takes(batch.capacity):
+            self.set_capacity(capacity.grown(agreed_capacity(self._communicator, batch.capacity)))
         started = time.perf_counter()
         with self._services.around_step():
             faults.at("compute")
@@ -263,10 +264,9 @@ class StepEngine:
         if batch.uneven:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
-        places = self._account.places
         if batch.span[0] != batch.span[1]:
             self._check(batch)  # may lose members: before rows are assigned
-        if places is not None:
+        if (places := self._account.places) is not None:
             places.fill(None)
         self._rows.rate_factor = rate_factor
         self._strategy.before_step(self._services.faults.step)

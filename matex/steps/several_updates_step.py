@@ -22,7 +22,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import AuxiliaryPart, flat
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.check_record import CheckRecord
@@ -60,8 +60,8 @@ class SeveralUpdatesStep:
         as_data: function from a batch of that signature to the argument of ``train_step``.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
         rows: number of rows of each batch, for a step that may return rows; None by default.
-        room: room for the largest batch so far, if gradients of embeddings may be slices; None by
-            default.
+        capacity: slots for the largest batch so far, if gradients of embeddings may be slices; None
+            by default.
         synchronized: BatchNormalization layers that normalise over the rows of all ranks.
 
     Raises:
@@ -76,7 +76,7 @@ class SeveralUpdatesStep:
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
         scales_rate: bool = False,
         rows: int | None = None,
-        room: Room | None = None,
+        capacity: SlotCapacity | None = None,
         synchronized: Sequence[Any] = (),
     ) -> None:
         self._model = model
@@ -85,7 +85,7 @@ class SeveralUpdatesStep:
         self._state = ForwardState(model)
         self._auxiliary = AuxiliaryPart(self._state)
         self._rows = rows
-        self._room = room
+        self._capacity = capacity
         self._synchronized = synchronized
         self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
@@ -97,7 +97,7 @@ class SeveralUpdatesStep:
         self.python = TracedPython(model)
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
-        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, room=room)
+        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, capacity=capacity)
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
@@ -179,23 +179,23 @@ class SeveralUpdatesStep:
         return {
             "sums_gradients": True,
             "scales_rate": self._scales_rate,
-            "room": self._room,
+            "capacity": self._capacity,
             "synchronized": self._synchronized,
         }
 
     @property
-    def room(self) -> Room | None:
-        """Room for the largest batch so far, if gradients of embeddings may be slices."""
-        return self._room
+    def capacity(self) -> SlotCapacity | None:
+        """Capacity for the largest batch so far, if gradients of embeddings may be slices."""
+        return self._capacity
 
     @property
     def has_slots(self) -> bool:
         """Whether gradients are exchanged as slices, so that a batch may be too large."""
         return self.updates.has_slots
 
-    def takes(self, room: Room | None) -> bool:
-        """Whether the step can take global batches that take *room*."""
-        return self.updates.take(room)
+    def takes(self, capacity: SlotCapacity | None) -> bool:
+        """Whether the step can take global batches that need *capacity*."""
+        return self.updates.holds(capacity)
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
@@ -263,7 +263,9 @@ class SeveralUpdatesStep:
                 weight,
                 header,
                 batch=batch,
-                placed=lambda tensor: placed_in(control, tensor, self._room and self._room.rows),
+                placed=lambda tensor: placed_in(
+                    control, tensor, self._capacity and self._capacity.rows
+                ),
                 name=self.name,
             ),
             self._sums.traced(weight, header, name=self.name) as total,

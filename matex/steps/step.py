@@ -19,7 +19,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
 from matex.steps.dry_run import DryRun
@@ -53,7 +53,7 @@ class Step:
         sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
-        room: room for the largest global batch so far, if gradients of embeddings may be slices.
+        capacity: slots for the largest batch so far, if gradients of embeddings may be slices.
         rows: number of rows of each batch, for a step that may return rows; None by default.
         as_data: function from a batch of that signature to the argument of ``train_step``.
 
@@ -69,7 +69,7 @@ class Step:
         *,
         sums_gradients: bool = True,
         scales_rate: bool = False,
-        room: Room | None = None,
+        capacity: SlotCapacity | None = None,
         rows: int | None = None,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
@@ -79,7 +79,7 @@ class Step:
             as_data,
             sums_gradients=sums_gradients,
             scales_rate=scales_rate,
-            room=room,
+            capacity=capacity,
             rows=rows,
         )
         self.runs_eagerly = bool(model.run_eagerly)
@@ -117,9 +117,9 @@ class Step:
         return self._parts.sums_gradients
 
     @property
-    def room(self) -> Room | None:
-        """Room for the largest global batch so far, if gradients of embeddings may be slices."""
-        return self._parts.room
+    def capacity(self) -> SlotCapacity | None:
+        """Capacity for the largest batch so far, if gradients of embeddings may be slices."""
+        return self._parts.capacity
 
     @property
     def options(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Step:
         return {
             "sums_gradients": self.sums_gradients,
             "scales_rate": self._parts.scales_rate,
-            "room": self.room,
+            "capacity": self.capacity,
         }
 
     @property
@@ -140,9 +140,9 @@ class Step:
         """Whether gradients are exchanged as slices, so that a batch may be too large."""
         return self.embedding_rows.used
 
-    def takes(self, room: Room | None) -> bool:
-        """Whether the step can take global batches that take *room*."""
-        return self.embedding_rows.take(room)
+    def takes(self, capacity: SlotCapacity | None) -> bool:
+        """Whether the step can take global batches that need *capacity*."""
+        return self.embedding_rows.holds(capacity)
 
     @property
     def summed_embeddings(self) -> dict[str, int]:

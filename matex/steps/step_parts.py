@@ -16,7 +16,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import AuxiliaryPart, flat
 from matex.steps.control import header_in, placed_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
@@ -41,7 +41,7 @@ class StepParts:
         sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
-        room: room for the largest global batch so far, if gradients of embeddings may be slices.
+        capacity: slots for the largest batch so far, if gradients of embeddings may be slices.
         rows: number of rows of each batch, for a step that may return rows; None by default.
 
     ``denominators`` are the loss denominators of the newest contribution, tensors of its graph if
@@ -56,16 +56,16 @@ class StepParts:
         *,
         sums_gradients: bool,
         scales_rate: bool,
-        room: Room | None,
+        capacity: SlotCapacity | None,
         rows: int | None = None,
     ) -> None:
         self._model = model
         self._as_data = as_data
         self.sums_gradients = sums_gradients
         self.scales_rate = scales_rate
-        self.room = room if sums_gradients else None
+        self.capacity = capacity if sums_gradients else None
         self._rows = rows
-        self.embedding_rows = EmbeddingRows(self.room)
+        self.embedding_rows = EmbeddingRows(self.capacity)
         self.layout: Layout | None = None
         self.denominators: list[Any] = []
         self.shifted: set[str] = set()
@@ -104,7 +104,7 @@ class StepParts:
             averaged, sums = state.changes(saved)
             extra, added = self._auxiliary.note(logs, results, self._placed(control))
         restored = state.restore(saved)
-        most_rows = 0 if self.room is None else self.room.rows
+        most_rows = 0 if self.capacity is None else self.capacity.rows
         placed = from_row(sample_offset, keras_hooks.rows_traced(batch), most_rows)
         values, places = self.embedding_rows.fill(
             recorder.gradients, recorder.variables, batch, placed

@@ -68,8 +68,8 @@ def test_each_count_finds_its_offence_and_no_other(root: Path) -> None:
     assert found["arguments without noun"] == ["matex/steps/two.py:1: third: how many there are."]
     assert found["public docstrings"] == ["ft.bare (ft/__init__.py:2): a docstring"]
     assert found["backend modules"] == ["matex.steps.two"]
-    assert found["stray backend rooms"] == []
-    assert set(found["idle backend rooms"]) == house.BACKEND_ROOMS - {"steps"}
+    assert found["stray backend packages"] == []
+    assert set(found["idle backend packages"]) == house.BACKEND_PACKAGES - {"steps"}
     assert found["README lines too many"] == ["line", "line"]
     assert found["long commit subjects"] == []  # no repository
 
