@@ -131,8 +131,8 @@ class StepRecovery:
         self._anew = True
         layout = self._local.exchanged
         lo, hi = batch.span
-        total, marks = hi - lo, batch.fingerprint([batch.span])
-        exchange.expected = (total - redo.samples, marks - redo.fingerprint)
+        total, fingerprint = hi - lo, batch.fingerprint([batch.span])
+        exchange.expected = (total - redo.samples, fingerprint - redo.fingerprint)
         if _is_guilty(exchange) and redo.samples:
             self._account.have = []
             vector = exchange.packed(self._local.sent([]))
