@@ -17,7 +17,7 @@ CRITERIA = ("gram", "projection", "similarity", "angle", *BY_LOSS, *BASELINES)
 def choose(
     criterion: str, statistics: GroupStatistics, limits: Limits, *, seed: int = 0
 ) -> Removal:
-    """Choose the units of a group that die.
+    """Choose the units of a group to be removed.
 
     Args:
         criterion: one of :data:`CRITERIA`.

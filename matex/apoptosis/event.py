@@ -40,7 +40,7 @@ def hold_event(
     the same weights and slots. A rank that dies on the way takes nothing along.
 
     Args:
-        goal: beyond which nothing goes; of all groups that which costs least does first.
+        goal: size at which removal stops; the cheapest groups lose units first.
         reaches: whether the goal must be reached at any cost, by the cheapest removals.
         before: loss that *held_out* has just computed, if known.
         allowed: limit of the held-out loss.
@@ -65,19 +65,19 @@ def hold_event(
             allowed=allowed,
             adapts=thresholds.mode.adapts,
         )
-        dying = [verdict.candidate for verdict in verdicts if verdict.kept]
-        at_risk = held_out.at_risk(peers) if dying else None
+        removing = [verdict.candidate for verdict in verdicts if verdict.kept]
+        at_risk = held_out.at_risk(peers) if removing else None
         peers.reached("apoptosis-rebuilding")
         unfit: dict[int, str] = {}
-        while dying and (wrong := trial.cut(dying, scoring)):
+        while removing and (wrong := trial.cut(removing, scoring)):
             unfit |= wrong
-            dying = [one for one in dying if one.number not in unfit]
-            trial.start_over(dying)
+            removing = [one for one in removing if one.number not in unfit]
+            trial.start_over(removing)
             loss_after = held_out.loss(peers)
             held_out.accept()
-            at_risk = held_out.at_risk(peers) if dying else None
+            at_risk = held_out.at_risk(peers) if removing else None
     after = trial.net
-    if dying:
+    if removing:
         peers.settle(model)
         after = trace(model, exclude=options.exclude)
     for name, why in (refused := trial.names_of(unfit)).items():

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matex.apoptosis.group_statistics import GroupStatistics, Limits, Removal, Survivors
+from matex.apoptosis.group_statistics import GreedyRemoval, GroupStatistics, Limits, Removal
 
 __all__ = ["BY_LOSS", "importance", "remove_by_importance"]
 
@@ -42,11 +42,11 @@ def remove_by_importance(statistics: GroupStatistics, limits: Limits) -> Removal
     """
     scores = statistics.importance
     assert scores is not None, "derivatives are taken before units are chosen"
-    survivors = Survivors(len(scores), limits)
+    greedy = GreedyRemoval(len(scores), limits)
     if not np.isfinite(scores).all():
-        return survivors.removal  # of a network that has diverged nothing can be said
+        return greedy.removal  # of a network that has diverged nothing can be said
     total = max(float(scores.sum()), 1e-300)
-    while (unit := survivors.pick(scores)) is not None:
-        if not survivors.remove(unit, float(scores[unit]) / total):
+    while (unit := greedy.pick(scores)) is not None:
+        if not greedy.remove(unit, float(scores[unit]) / total):
             break
-    return survivors.removal
+    return greedy.removal

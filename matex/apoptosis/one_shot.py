@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.apoptosis.allotment import mortal_in
+from matex.apoptosis.allotment import removable_in
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import hold_event
 from matex.apoptosis.forward import Forward
@@ -145,8 +145,8 @@ def _outputs(model: Any, sample: Sample) -> np.ndarray:
 def _must_be_reachable(net: Network, target: str, ratio: float) -> None:
     """Raise InputError if the kept units of groups exceed the size that *ratio* leaves."""
     groups = groups_of(net)
-    dead = {int(unit) for group in groups for unit in group.members[mortal_in(group)]}
-    most = 1 - size_of(net, target, dead) / size_of(net, target)
+    removed = {int(unit) for group in groups for unit in group.members[removable_in(group)]}
+    most = 1 - size_of(net, target, removed) / size_of(net, target)
     if ratio <= most:
         return
     stays = "; ".join(f"{layer} ({why})" for layer, why in list(net.left_alone.items())[:_NAMED])

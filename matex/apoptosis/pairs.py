@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matex.apoptosis.group_statistics import GroupStatistics, Limits, Removal, Survivors
+from matex.apoptosis.group_statistics import GreedyRemoval, GroupStatistics, Limits, Removal
 
 __all__ = ["BASELINES", "inheritance", "remove_by_baseline", "remove_by_pairs"]
 
@@ -39,21 +39,21 @@ def remove_by_pairs(criterion: str, statistics: GroupStatistics, limits: Limits)
     nearest = (angle if criterion == "angle" else distance).argmin(1)
     power = np.einsum("jm,jm->j", outgoing, outgoing)
     total = max(float(power @ np.einsum("jd,jd->j", incoming, incoming)), 1e-300)
-    survivors = Survivors(statistics.units, limits)
+    greedy = GreedyRemoval(statistics.units, limits)
     rows = np.arange(statistics.units)
     while True:
         lost = power * distance[rows, nearest]
-        unit = survivors.pick(angle[rows, nearest] if criterion == "angle" else lost)
-        if unit is None or not survivors.remove(unit, float(lost[unit]) / total):
+        unit = greedy.pick(angle[rows, nearest] if criterion == "angle" else lost)
+        if unit is None or not greedy.remove(unit, float(lost[unit]) / total):
             break
         heir = int(nearest[unit])
         lam = float(factor[unit, heir])
         outgoing[heir] += lam * outgoing[unit]
         power[heir] = outgoing[heir] @ outgoing[heir]
         distance[:, unit] = angle[:, unit] = np.inf
-        for orphan in np.flatnonzero(survivors.alive & (nearest == unit)):
+        for orphan in np.flatnonzero(greedy.alive & (nearest == unit)):
             nearest[orphan] = (angle if criterion == "angle" else distance)[orphan].argmin()
-    return survivors.removal
+    return greedy.removal
 
 
 def remove_by_baseline(
@@ -69,15 +69,15 @@ def remove_by_baseline(
     scores = power
     if criterion == "random":
         scores = np.random.default_rng(seed).random(statistics.units)
-    survivors = Survivors(statistics.units, limits)
+    greedy = GreedyRemoval(statistics.units, limits)
     total = max(float(power.sum()), 1e-300)
-    while (unit := survivors.pick(scores)) is not None:
-        if survivors.remove(unit, float(power[unit]) / total):
+    while (unit := greedy.pick(scores)) is not None:
+        if greedy.remove(unit, float(power[unit]) / total):
             continue
         if criterion != "random":
             break
-        survivors.keep(unit)
-    return survivors.removal
+        greedy.keep(unit)
+    return greedy.removal
 
 
 def _outgoing(statistics: GroupStatistics) -> np.ndarray:

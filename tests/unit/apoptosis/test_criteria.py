@@ -197,8 +197,8 @@ def test_units_that_do_not_scale_are_merged_only_when_equal(
     weights[6], weights[7] = 3 * weights[1], weights[2]
     statistics, _ = layer(generator.normal(size=(9, 5)), weights, generator.normal(size=(8, 2)))
     for criterion in ("projection", "angle"):
-        (dead,) = choose(criterion, statistics._replace(scales=False), at_most(1)).removed
-        assert dead in (2, 7)
+        (removed,) = choose(criterion, statistics._replace(scales=False), at_most(1)).removed
+        assert removed in (2, 7)
 
 
 # Real networks: a small classifier, trained here, that has more units than it needs.
