@@ -23,6 +23,7 @@ from ci.jobs import ROOT
 from ci.testing import import_graph, public_names
 
 PACKAGES = ("ft", "checkpoints", "matex")
+GLOSSARY = "docs/design/glossary.md"
 LONGEST_MODULE = 300
 LONGEST_README = 180
 LONGEST_SUBJECT = 72
@@ -52,6 +53,9 @@ _ARGUMENT_NO_NOUN = re.compile(
     r"\*{0,2}\w+(, \*{0,2}\w+)*: (how|what|who|which|when|where|why|called|asked|told|so)\b"
 )
 _SECTION = re.compile(r"[A-Z]\w+:$")
+_OLD_NAMES = re.compile(r"^## Old names$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_ROW = re.compile(r"^\| (?!Old |-)(.+?) \|", re.MULTILINE)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class Limit(NamedTuple):
@@ -91,6 +95,34 @@ def doubled_classes(root: Path) -> list[str]:
                 name = node.name.lstrip("_")
                 places[name].append(f"{path.relative_to(root)}:{node.lineno}")
     return [f"{name}: {' '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
+
+
+def old_names(root: Path) -> list[str]:
+    """Modules and classes whose name has an old word of the glossary, alone or among others.
+
+    Words that are old in one sense only, which the glossary gives in parentheses, do not count.
+    """
+    glossary = root / GLOSSARY
+    section = _OLD_NAMES.search(glossary.read_text()) if glossary.exists() else None
+    cells = _ROW.findall(section[1]) if section else []
+    words = [word for cell in cells for word in cell.split(", ") if "(" not in word]
+    old = re.compile("|".join(rf"_{_snake(word)}s?_" for word in words) or "(?!)")
+    found = []
+    for path in _modules(root, *PACKAGES):
+        place = str(path.relative_to(root))
+        if old.search(f"_{path.stem}_"):
+            found.append(place)
+        found += [
+            f"{place}:{node.lineno}: {node.name}"
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ClassDef) and old.search(f"_{_snake(node.name)}_")
+        ]
+    return found
+
+
+def _snake(name: str) -> str:
+    """Words of *name*, of a class or in prose, as in the name of a module."""
+    return "_".join(_WORD.findall(name)).lower()
 
 
 def fragments(root: Path) -> list[str]:
@@ -183,6 +215,7 @@ LIMITS = {
     "long modules": Limit(long_modules, 0, 0),
     "import circles": Limit(import_circles, 0, 0),
     "doubled classes": Limit(doubled_classes, 0, 0),
+    "old names": Limit(old_names, 0, 0),
     "fragments": Limit(fragments, 0, 0),
     "openings without noun": Limit(openings_without_noun, 0, 0),
     "arguments without noun": Limit(arguments_without_noun, 0, 0),
