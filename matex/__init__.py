@@ -45,6 +45,7 @@ __all__ = [
     "NotShareable",
     "ReplicasDiverged",
     "StopRequested",
+    "ToldToLeave",
     "TrainingError",
     "Unsupported",
     "allgather",
