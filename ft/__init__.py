@@ -40,7 +40,7 @@ from ft.mpi import allow_newcomers, has_mpi, has_ulfm
 from ft.newcomers import Newcomer, Spawn, Way
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
-from ft.quorum import Arbiter, Parting, Ruling
+from ft.quorum import Arbiter, NetworkSplit, Ruling
 from ft.records import Gathered, Pending, Recovery
 from ft.views import Purpose
 from ft.watchdog import Watchdog
@@ -67,8 +67,8 @@ __all__ = [
     "Invitation",
     "Member",
     "Message",
+    "NetworkSplit",
     "Newcomer",
-    "Parting",
     "PeerFailure",
     "Pending",
     "Purpose",

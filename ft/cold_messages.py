@@ -12,7 +12,7 @@ __all__ = ["ColdMessages", "Signal"]
 
 
 class Signal(IntEnum):
-    """Tag of a message, which names its meaning; only PART has content."""
+    """Tag of a message, which names its meaning; only SILENT has content."""
 
     CALL = 81
     """To a cold spare: become a newcomer, with the sender as its sponsor."""
@@ -22,7 +22,7 @@ class Signal(IntEnum):
     """From an admitted newcomer: the sender is a working rank and no cold spare any more."""
     OVER = 84
     """To a cold spare: the run is over, no call will come."""
-    PART = 85
+    SILENT = 85
     """To a cold spare of the same host; the content is the addresses of hosts that fell silent."""
 
 

@@ -86,7 +86,7 @@ class ColdSpares:
         self._members = tuple(members)
         self._first = len(members) - cold
         self._called: set[int] = set()
-        self._parted_from: frozenset[str] = frozenset()
+        self._shut_addresses: frozenset[str] = frozenset()
 
     @classmethod
     def meet(cls, cold: int) -> ColdSpares:
@@ -197,7 +197,7 @@ class ColdSpares:
         while True:
             message = self._messages.heard()
             if message is None:
-                gone = self._parted(gone, works)
+                gone = self._newly_gone(gone, works)
                 if works <= gone:
                     raise Unrecoverable("all who could call this process are gone")
                 time.sleep(_LOOK_S)
@@ -205,7 +205,7 @@ class ColdSpares:
             source, tag, content = message
             if tag == Signal.OVER:
                 return None
-            if tag == Signal.PART:
+            if tag == Signal.SILENT:
                 sockets.shut(content.decode().split())
             elif tag == Signal.WORKS:
                 works.add(source)
@@ -234,12 +234,12 @@ class ColdSpares:
             pair = self._messages.pair(sponsor=sponsor, newcomer=self._comm.Get_rank())
             return Bridge(pair, 0)
 
-    def _parted(self, gone: set[int], works: set[int]) -> set[int]:
+    def _newly_gone(self, gone: set[int], works: set[int]) -> set[int]:
         """Ranks in MPI_COMM_WORLD that have died; *gone* are those already known.
 
         As ranks do in a repair, this process shuts its connections to silent hosts: when the
         network returns, failure reports of those hosts must not reach this process or the working
-        ranks. If working ranks are on its host, they send PART, and notice the silence sooner.
+        ranks. If working ranks are on its host, they send SILENT, and notice the silence sooner.
         """
         now = self._messages.failed()
         me = self._members[self._comm.Get_rank()]
@@ -252,7 +252,7 @@ class ColdSpares:
         """Tell the other cold spares that this process is a working rank now. Local."""
         self._tell_all(Signal.WORKS)
 
-    def part(self, known: Iterable[Member] = ()) -> None:
+    def shut_silent(self, known: Iterable[Member] = ()) -> None:
         """Make the cold spares of this host shut the connections that this process has shut. Local.
 
         Cold spares exchange no messages by which they would notice a silent host in time, and when
@@ -262,15 +262,15 @@ class ColdSpares:
             known: processes that are members now; none by default.
         """
         addresses = sockets.left_behind()
-        if addresses == self._parted_from:
+        if addresses == self._shut_addresses:
             return
-        self._parted_from = addresses
+        self._shut_addresses = addresses
         own = self._members[self._comm.Get_rank()].host
         for member in self.free(known):
             if member.host == own:
                 with contextlib.suppress(BridgeBroken):
                     self._messages.tell(
-                        member.rank, Signal.PART, " ".join(sorted(addresses)).encode()
+                        member.rank, Signal.SILENT, " ".join(sorted(addresses)).encode()
                     )
 
     def dismiss(self, known: Iterable[Member] = ()) -> None:

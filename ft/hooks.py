@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from ft.quorum import Parting, Ruling, no_arbiter
+from ft.quorum import NetworkSplit, Ruling, no_arbiter
 from ft.records import Recovery
 
 __all__ = ["Hooks"]
@@ -56,16 +56,16 @@ class Hooks:
             recovery: the view change, equal on all members but for its times and ``finished``.
         """
 
-    def decide(self, parting: Parting) -> Ruling:
+    def decide(self, split: NetworkSplit) -> Ruling:
         """Decide as arbiter, on one rank, whether the present ranks may go on; it may take seconds.
 
         It is called only if ranks are on several hosts and the ranks present at a repair are at
         most half of the last world, see :mod:`ft.quorum`.
 
         Args:
-            parting: ranks that are present, known to be dead, or unknown.
+            split: ranks that are present, known to be dead, or unknown.
 
         Returns:
             Whether the present ranks may go on, and which of the unknown ranks have ended.
         """
-        return no_arbiter(parting)
+        return no_arbiter(split)

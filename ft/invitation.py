@@ -103,7 +103,7 @@ class Invitation:
 
         A communicator of this world and MPI_COMM_SELF serves until this process is admitted.
         """
-        return World(members=(self.member,), rank=self.rank, apart=True)
+        return World(members=(self.member,), rank=self.rank, awaits_admission=True)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message to the sponsor. Local.

@@ -20,10 +20,10 @@ from ft.hooks import Hooks
 from ft.invitation import Admission
 from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
-from ft.parting import other_hosts
 from ft.records import Recovery
 from ft.repair import repair
 from ft.silence import SilentHosts
+from ft.split_decision import other_hosts
 from ft.view_change import ViewChange
 from ft.views import ELSEWHERE, Purpose, View
 from ft.world import Member, World
@@ -239,11 +239,11 @@ class Membership:
                 self.whole,
                 change.settle,
                 point=self.hooks.recovery_point,
-                part=self._part,
+                shut_silent=self._shut_silent,
                 await_notice=notice,
             )
         if self._cold is not None:
-            self._cold.part(before.everyone)
+            self._cold.shut_silent(before.everyone)
         view = change.view
         assert view is not None
         if change.finished:
@@ -273,12 +273,12 @@ class Membership:
         if self.ulfm and self.world.spread:
             self._silent_hosts.start()
 
-    def _part(self) -> None:
+    def _shut_silent(self) -> None:
         """Shut the connections to silent hosts, also those of this host's cold spares. Local."""
         if self.world.spread:
             self._silent_hosts.settle()
         if self._cold is not None:
-            self._cold.part(self.world.everyone)
+            self._cold.shut_silent(self.world.everyone)
 
     def _take_over(self, view: View, change: ViewChange) -> None:
         before = self.world

@@ -8,8 +8,8 @@ ranks may go on only if no other part can. They may
    behind a cut network has given up, once it hears of it when the network returns.)
 2. if they are more than all other members and spares of the last world together, dead or alive. (A
    part that was given leave, and died, may have gone on meanwhile.)
-3. if an arbiter outside of the ranks says so, see :class:`Parting`. If there is no arbiter, or it
-   does not answer, they may if they are more than the unknown ranks: ranks that are proved dead
+3. if an arbiter outside of the ranks says so, see :class:`NetworkSplit`. If there is no arbiter, or
+   it does not answer, they may if they are more than the unknown ranks: ranks that are proved dead
    do not count then.
 
 Two parts of one world cannot both be the larger, and of two halves the arbiter picks one.
@@ -25,13 +25,13 @@ from typing import NamedTuple
 from ft.processes import is_alive
 from ft.world import Member
 
-__all__ = ["Arbiter", "Parting", "Ruling", "has_ended", "named", "no_arbiter"]
+__all__ = ["Arbiter", "NetworkSplit", "Ruling", "has_ended", "named", "no_arbiter"]
 
 _LOOK_S = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parting:
+class NetworkSplit:
     """The ranks of the last common world, as known by the ranks that are present at a repair.
 
     Attributes:
@@ -42,9 +42,9 @@ class Parting:
 
     Example:
         >>> one, two, three = (ft.Member(rank=r, host=h, pid=1) for r, h in enumerate("aab"))
-        >>> ft.Parting(present=(one, two), spread=True, unknown=(three,)).is_decided
+        >>> ft.NetworkSplit(present=(one, two), spread=True, unknown=(three,)).is_decided
         True
-        >>> ft.Parting(present=(three,), spread=True, unknown=(one, two)).is_decided
+        >>> ft.NetworkSplit(present=(three,), spread=True, unknown=(one, two)).is_decided
         False
     """
 
@@ -93,7 +93,7 @@ class Ruling(NamedTuple):
 
 #: Decides, on one rank, whether the present ranks, at most half of the last world, may go on. It
 #: may take some seconds.
-Arbiter = Callable[[Parting], Ruling]
+Arbiter = Callable[[NetworkSplit], Ruling]
 
 
 def named(ranks: Iterable[int]) -> str:
@@ -102,9 +102,9 @@ def named(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
-def no_arbiter(parting: Parting) -> Ruling:
+def no_arbiter(split: NetworkSplit) -> Ruling:
     """Ruling without an arbiter, so that no smaller part ever got leave to go on. Pure."""
-    return Ruling("" if parting.is_larger else "there is nobody to ask which part may go on")
+    return Ruling("" if split.is_larger else "there is nobody to ask which part may go on")
 
 
 def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:

@@ -26,7 +26,7 @@ def repair(
     settle: Callable[[Any], None],
     *,
     point: Callable[[], None] = lambda: None,
-    part: Callable[[], None] = lambda: None,
+    shut_silent: Callable[[], None] = lambda: None,
     await_notice: bool = True,
 ) -> Any:
     """Revoke, shrink and agree until all survivors have settled; return the new communicator.
@@ -37,7 +37,7 @@ def repair(
 
     *point* is called when all survivors have left the shrink; fault injection kills there.
 
-    *part* is called before each shrink, and may shut connections to silent hosts.
+    *shut_silent* is called before each shrink, and may shut connections to silent hosts.
 
     *await_notice* is False if no rank died: the communicator is repaired for another purpose.
 
@@ -48,7 +48,7 @@ def repair(
     while True:
         if not broken.Is_revoked():
             broken.Revoke()
-        part()
+        shut_silent()
         if await_notice:
             _hear_of_the_dead(MPI, broken)
         new = broken.Shrink()

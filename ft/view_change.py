@@ -13,8 +13,8 @@ from ft.connecting import connected
 from ft.errors import Unrecoverable
 from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
-from ft.parting import must_be_sealed, stay_one
 from ft.quorum import Arbiter
+from ft.split_decision import must_be_sealed, stay_one
 from ft.views import NEWCOMERS, SEAL, Purpose, View, next_view
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World

@@ -74,7 +74,8 @@ class World:
         generation: number of repairs so far.
         reserve: spares: living ranks that are not members now.
         spread: whether the run has or ever had ranks on several hosts; determined from the members.
-        apart: whether this process is not yet admitted by the other ranks, and so is no leader.
+        awaits_admission: whether the other ranks have not admitted this process yet, so that it is
+            no leader.
 
     Example:
         >>> members = tuple(ft.Member(rank=r, host="a", pid=100 + r) for r in range(3))
@@ -91,7 +92,7 @@ class World:
     generation: int = 0
     reserve: tuple[Member, ...] = ()
     spread: bool = False
-    apart: bool = False
+    awaits_admission: bool = False
 
     def __post_init__(self) -> None:
         if len({member.host for member in self.everyone}) > 1:
@@ -149,7 +150,7 @@ class World:
     @property
     def is_leader(self) -> bool:
         """Whether this process is the leader."""
-        return self.rank == self.leader and not self.apart
+        return self.rank == self.leader and not self.awaits_admission
 
     @property
     def me(self) -> Member:

@@ -27,7 +27,7 @@ from matex.errors import (
     NonFiniteGradients,
     NotShareable,
     ReplicasDiverged,
-    ToldToLeave,
+    StopRequested,
     TrainingError,
     Unsupported,
 )
@@ -44,6 +44,7 @@ __all__ = [
     "NonFiniteGradients",
     "NotShareable",
     "ReplicasDiverged",
+    "StopRequested",
     "ToldToLeave",
     "TrainingError",
     "Unsupported",
@@ -63,6 +64,9 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+#: Former name of the exception.
+ToldToLeave = StopRequested
 
 # Imported at first access, because they need Keras.
 _LATER = {

@@ -12,7 +12,7 @@
     +-- TrainingError       the whole run cannot go on; raised on every rank
         +-- NonFiniteGradients
         +-- ReplicasDiverged
-        +-- ToldToLeave     a stop request (signal or wall time) ends a custom loop
+        +-- StopRequested   a stop request (signal or wall time) ends a custom loop
 
 ``ft`` and ``checkpoints`` have exception trees of their own.
 """
@@ -28,7 +28,7 @@ __all__ = [
     "NotShareable",
     "ReplicasDiverged",
     "SeveralUpdatesFound",
-    "ToldToLeave",
+    "StopRequested",
     "TrainingError",
     "Unsupported",
 ]
@@ -78,5 +78,5 @@ class ReplicasDiverged(TrainingError):
     """Ranks that must hold equal weights hold different ones."""
 
 
-class ToldToLeave(TrainingError):
+class StopRequested(TrainingError):
     """A stop request (signal or wall time) came in a custom loop, which only the script can end."""

@@ -44,7 +44,7 @@ def times(notes: Sequence[Note], *, cut_at: float, ended_at: float) -> Times:
 
 
 def two_worlds(notes: Iterable[Note]) -> str:
-    """The two worlds that made steps in one start of the ranks after they had parted; else ""."""
+    """The two worlds that made steps in one start of the ranks after a network split; else ""."""
     newest: dict[tuple[str, int], tuple[int, ...]] = {}
     for note in notes:
         members = tuple(note["members"])
@@ -52,7 +52,7 @@ def two_worlds(notes: Iterable[Note]) -> str:
         for (start, rank), theirs in newest.items():
             if start != note["start"] or rank == note["rank"]:
                 continue
-            # One who is not of this world makes a step after this world has parted from it.
+            # One who is not of this world makes a step after this world has split from it.
             if note["rank"] not in theirs and rank not in members:
                 return f"ranks {members} and ranks {theirs}"
     return ""

@@ -25,7 +25,7 @@ import numpy as np
 
 from ci.pruning.networks import APPLICATIONS, OWN, Built, application, own
 from matex import keras_hooks
-from matex.apoptosis.allotment import mortal_in
+from matex.apoptosis.allotment import removable_in
 from matex.apoptosis.one_shot import prune
 from matex.apoptosis.targets import size_of
 from matex.apoptosis.trace import groups_of, trace
@@ -82,7 +82,7 @@ def with_superfluous_units(built: Built, share: float) -> Built:
     normed = {int(r) for norm in net.norms.values() for r in net.units.roots(norm.units)}
     generator = np.random.default_rng(0)
     groups = [group for group in groups_of(net) if not normed & set(group.members.tolist())]
-    orders = [generator.permutation(group.members[mortal_in(group)]) for group in groups]
+    orders = [generator.permutation(group.members[removable_in(group)]) for group in groups]
 
     def dead_at(part: float) -> set[int]:
         return {int(u) for order in orders for u in order[: round(part * len(order))]}

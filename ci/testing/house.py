@@ -3,8 +3,8 @@
     python -m ci.testing.house [--list NAME]      all counts, or the places that one of them counts
 
 `LIMITS` is the one table: a count above its limit fails. Where the limit is not yet the goal, it is
-the count of today and may only fall. Imports against the flow of the rooms, and new rooms without a
-floor, are refused by the contracts in pyproject.toml.
+the count of today and may only fall. Imports against the flow of the packages, and new packages
+without a floor, are refused by the contracts in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from ci.jobs import ROOT
 from ci.testing import import_graph, public_names
 
 PACKAGES = ("ft", "checkpoints", "matex")
+GLOSSARY = "docs/design/glossary.md"
 LONGEST_MODULE = 300
 LONGEST_README = 180
 LONGEST_SUBJECT = 72
 #: Commits from this time on have their subjects looked at.
 SUBJECTS_SINCE = "2026-11-24T20:20:00+0000"
 
-#: The rooms of matex that import TensorFlow or Keras: what another back end would replace.
-BACKEND_ROOMS = frozenset(
+#: The packages of matex that import TensorFlow or Keras: what another back end would replace.
+BACKEND_PACKAGES = frozenset(
     {
         "apoptosis",
         "data",
@@ -52,6 +53,9 @@ _ARGUMENT_NO_NOUN = re.compile(
     r"\*{0,2}\w+(, \*{0,2}\w+)*: (how|what|who|which|when|where|why|called|asked|told|so)\b"
 )
 _SECTION = re.compile(r"[A-Z]\w+:$")
+_OLD_NAMES = re.compile(r"^## Old names$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_ROW = re.compile(r"^\| (?!Old |-)(.+?) \|", re.MULTILINE)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class Limit(NamedTuple):
@@ -63,7 +67,7 @@ class Limit(NamedTuple):
 
 
 def loose_modules(root: Path) -> list[str]:
-    """Modules of matex that lie in no room."""
+    """Modules of matex that lie in no package."""
     return [str(path.relative_to(root)) for path in sorted((root / "matex").glob("*.py"))]
 
 
@@ -91,6 +95,34 @@ def doubled_classes(root: Path) -> list[str]:
                 name = node.name.lstrip("_")
                 places[name].append(f"{path.relative_to(root)}:{node.lineno}")
     return [f"{name}: {' '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
+
+
+def old_names(root: Path) -> list[str]:
+    """Modules and classes whose name has an old word of the glossary, alone or among others.
+
+    Words that are old in one sense only, which the glossary gives in parentheses, do not count.
+    """
+    glossary = root / GLOSSARY
+    section = _OLD_NAMES.search(glossary.read_text()) if glossary.exists() else None
+    cells = _ROW.findall(section[1]) if section else []
+    words = [word for cell in cells for word in cell.split(", ") if "(" not in word]
+    old = re.compile("|".join(rf"_{_snake(word)}s?_" for word in words) or "(?!)")
+    found = []
+    for path in _modules(root, *PACKAGES):
+        place = str(path.relative_to(root))
+        if old.search(f"_{path.stem}_"):
+            found.append(place)
+        found += [
+            f"{place}:{node.lineno}: {node.name}"
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ClassDef) and old.search(f"_{_snake(node.name)}_")
+        ]
+    return found
+
+
+def _snake(name: str) -> str:
+    """Words of *name*, of a class or in prose, as in the name of a module."""
+    return "_".join(_WORD.findall(name)).lower()
 
 
 def fragments(root: Path) -> list[str]:
@@ -147,16 +179,16 @@ def backend_modules(root: Path) -> list[str]:
     return sorted(name for name, imported in graph.items() if imported & {"tensorflow", "keras"})
 
 
-def stray_backend_rooms(root: Path) -> list[str]:
-    """Rooms outside `BACKEND_ROOMS` that import TensorFlow or Keras."""
-    rooms = {name.split(".")[1] for name in backend_modules(root)}
-    return sorted(rooms - BACKEND_ROOMS)
+def stray_backend_packages(root: Path) -> list[str]:
+    """Packages outside `BACKEND_PACKAGES` that import TensorFlow or Keras."""
+    packages = {name.split(".")[1] for name in backend_modules(root)}
+    return sorted(packages - BACKEND_PACKAGES)
 
 
-def idle_backend_rooms(root: Path) -> list[str]:
-    """Rooms of `BACKEND_ROOMS` that import neither, and are to leave that list."""
-    rooms = {name.split(".")[1] for name in backend_modules(root)}
-    return sorted(BACKEND_ROOMS - rooms)
+def idle_backend_packages(root: Path) -> list[str]:
+    """Packages of `BACKEND_PACKAGES` that import neither, and are to leave that list."""
+    packages = {name.split(".")[1] for name in backend_modules(root)}
+    return sorted(BACKEND_PACKAGES - packages)
 
 
 def readme_lines(root: Path) -> list[str]:
@@ -183,13 +215,14 @@ LIMITS = {
     "long modules": Limit(long_modules, 0, 0),
     "import circles": Limit(import_circles, 0, 0),
     "doubled classes": Limit(doubled_classes, 0, 0),
+    "old names": Limit(old_names, 0, 0),
     "fragments": Limit(fragments, 0, 0),
     "openings without noun": Limit(openings_without_noun, 0, 0),
     "arguments without noun": Limit(arguments_without_noun, 0, 0),
     "public docstrings": Limit(public_names.lacking, 0, 0),
     "backend modules": Limit(backend_modules, 68, 68),
-    "stray backend rooms": Limit(stray_backend_rooms, 0, 0),
-    "idle backend rooms": Limit(idle_backend_rooms, 0, 0),
+    "stray backend packages": Limit(stray_backend_packages, 0, 0),
+    "idle backend packages": Limit(idle_backend_packages, 0, 0),
     "README lines too many": Limit(readme_lines, 0, 0),
     "long commit subjects": Limit(long_subjects, 0, 0),
 }

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.pictures import flow, flows, recovery, rooms, run, strategies
+from docs.pictures import flow, flows, packages, recovery, run, strategies
 from docs.pictures.svg import Drawing
 
 FOLDER = Path(__file__).parent
 PICTURES: dict[str, Callable[[], Drawing]] = {
     "run": lambda: run.draw(json.loads(run.DATA.read_text())),
     "recovery": recovery.draw,
-    "rooms": rooms.draw,
+    "packages": packages.draw,
     "strategies": strategies.draw,
     **{name: lambda f=found: flow.draw(*f) for name, found in flows.FLOWS.items()},  # type: ignore[misc]
 }

@@ -59,7 +59,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
                 ("matex/exchange/native.py", "ft/operations.py"),
             ),
             Stage("revoke, shrink, agree", ("ft/repair.py",), "all"),
-            Stage("may this part go on?", ("ft/quorum.py", "ft/parting.py"), "all"),
+            Stage("may this part go on?", ("ft/quorum.py", "ft/split_decision.py"), "all"),
             Stage(
                 "who is a member now, who completed which operation",
                 ("ft/view_change.py", "ft/views.py"),
@@ -124,7 +124,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "held-out loss now, and what this event may cost",
-                ("matex/apoptosis/judge.py", "matex/apoptosis/allowance.py"),
+                ("matex/apoptosis/held_out_loss.py", "matex/apoptosis/allowance.py"),
                 "all",
             ),
             Stage(

@@ -6,6 +6,6 @@ A unit is a channel. Traversing a model's graph (``trace``, by the ``rules`` of 
 gives a ``network`` of units, tied if they can only be removed together, and their groups.
 ``measure`` measures the inputs of a group's readers, a criterion (``criteria``, ``elimination``,
 ``pairs``: pure) chooses the removed units, ``surgery`` transfers their work to the others,
-``judge`` evaluates the held-out loss, ``rebuild`` cuts. An ``event`` is all of these, over
+``held_out_loss`` evaluates the held-out loss, ``rebuild`` cuts. An ``event`` is all of these, over
 ``peers``; ``schedule`` (pure) sets the time, and ``callback`` is the user's interface.
 """

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.search import Candidate
 from matex.apoptosis.trace import Group
 
-__all__ = ["allotted", "mortal_in"]
+__all__ = ["allotted", "removable_in"]
 
 
 def allotted(
@@ -31,7 +31,7 @@ def allotted(
     Args:
         found: candidates with all removable units of each group, and their costs.
         savings: decrease of the network's size for a unit of each candidate, above 0.
-        is_met: whether the network without the dead of some is small enough. With more dead it
+        is_met: whether the network without the units of some is small enough. With more of them it
             is, too.
     """
     prices = [
@@ -65,7 +65,7 @@ def _first_of(removal: Removal, count: int) -> Removal:
     return Removal(kept, removal.removed[:count], removal.costs[:count])
 
 
-def mortal_in(group: Group) -> np.ndarray:
+def removable_in(group: Group) -> np.ndarray:
     """Indices of units of *group* that can be removed together, keeping the least numbers."""
     alive = np.ones(group.width, bool)
     for unit in range(group.width - 1):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from matex.apoptosis.allowance import LossProgress, allowed_loss
+from matex.apoptosis.event_samples import EventSamples
 from matex.apoptosis.forward import REFUSALS
-from matex.apoptosis.judges import Judges
 from matex.apoptosis.peers import Peers
 from matex.errors import Unsupported
 from matex.keras_hooks.error_text import reason_of
@@ -20,13 +20,13 @@ class Budget:
     """Losses of one fit, and the rises that they allow its events.
 
     Args:
-        judges: judges on the held-out rows of the fit.
+        samples: samples of the fit, with held-out rows.
         peers: participants of its events.
         delta: rise as a fraction of a scale, see :func:`allowed_loss`; None for no limit.
     """
 
-    def __init__(self, judges: Judges, peers: Peers, delta: float | None) -> None:
-        self._judges = judges
+    def __init__(self, samples: EventSamples, peers: Peers, delta: float | None) -> None:
+        self._samples = samples
         self._peers = peers
         self._delta = delta
         self._progress = LossProgress()
@@ -48,7 +48,7 @@ class Budget:
         if self._delta is None or self._progress.at_start is not None:
             return
         try:
-            loss = self._judges.before_training().loss(self._peers)
+            loss = self._samples.before_training().loss(self._peers)
         except REFUSALS as error:
             raise Unsupported(
                 "apoptosis calls a model with the x of its data, to judge it before and after it "
@@ -76,7 +76,7 @@ class Budget:
             return None
         looked = self._progress.rows
         if looked not in (0, rows):
-            alike = self._judges.on_rows(looked).loss(self._peers)
+            alike = self._samples.on_rows(looked).loss(self._peers)
         else:
             alike = before
         gained = self._progress.gained(epoch, alike, training)

@@ -14,17 +14,17 @@ from matex.apoptosis import rebuild, telling
 from matex.apoptosis.arguments import check_arguments, named
 from matex.apoptosis.budget import Budget
 from matex.apoptosis.event import hold_event
+from matex.apoptosis.event_samples import EventSamples
 from matex.apoptosis.forward import Traced
-from matex.apoptosis.judges import Judges
 from matex.apoptosis.network import Network
 from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import peers_of_process
-from matex.apoptosis.schedule import MODES, Calendar, Thresholds
+from matex.apoptosis.schedule import MODES, EventSchedule, Thresholds
 from matex.apoptosis.targets import Goal, size_of
 from matex.apoptosis.teller import Teller
 from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
-from matex.keras_hooks.feeds import build_for_feed
+from matex.keras_hooks.fit_data import build_for_fit
 
 __all__ = ["Apoptosis"]
 
@@ -119,24 +119,24 @@ class Apoptosis(keras.callbacks.Callback):
         self._given = named(data), named(validation_data)
         self._count, self._verbose, self._began = samples, verbose, 0.0
         self.events: list[dict[str, Any]] = []
-        keras_hooks.watch_feeds()
+        keras_hooks.watch_fits()
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begin a fit; called by Keras, see :class:`keras.callbacks.Callback`."""
         first, last, every = self._epochs
         if last is None:
             last = self.params["epochs"] - 2
-        self._calendar = Calendar(first, last, every)
+        self._schedule = EventSchedule(first, last, every)
         self._thresholds = Thresholds(self._mode)
         self._options = self._given_options
         self._fresh, self._continues, self._cut_after = True, False, -1
         self._peers = peers_of_process()
-        build_for_feed(self.model)
-        self._judges = Judges(Traced(self.model), *self._given, most=self._count)
-        self._judges.must_serve(self._options.criterion, self._net())
+        build_for_fit(self.model)
+        self._samples = EventSamples(Traced(self.model), *self._given, most=self._count)
+        self._samples.must_serve(self._options.criterion, self._net())
         self._size_at_start = size_of(self._net(), self._goal[1])
         self._tell = Teller(self.model, self._peers.say, self._verbose)
-        self._budget = Budget(self._judges, self._peers, self._delta)
+        self._budget = Budget(self._samples, self._peers, self._delta)
         if rebuild.continues(self.model):
             self.read_notes()
         self._budget.open(self.model)
@@ -151,7 +151,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._continues = bool(notes)
         if notes:
             self._thresholds = replace(self._thresholds, taus=notes["taus"])
-            self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
+            self._schedule = replace(self._schedule, wait=notes["wait"], due=notes["due"])
             self._size_at_start = notes.get("size") or self._size_at_start
             self._budget.take_over(notes.get("progress", {}))
             known = {layer.name for layer in keras_hooks.flat_layers(self.model)}
@@ -163,8 +163,8 @@ class Apoptosis(keras.callbacks.Callback):
         """Note the state of the schedule with the model, for checkpoints."""
         notes = {
             "taus": self._thresholds.taus,
-            "wait": self._calendar.wait,
-            "due": self._calendar.due,
+            "wait": self._schedule.wait,
+            "due": self._schedule.due,
             "size": self._size_at_start,
             "progress": self._budget.notes(),
             "refused": self._options.exclude[len(self._given_options.exclude) :],
@@ -180,11 +180,11 @@ class Apoptosis(keras.callbacks.Callback):
         self._began = time.perf_counter()
         if self._fresh:
             self._fresh = False
-            span, epochs = (self._calendar.first, self._calendar.last), self.params["epochs"]
+            span, epochs = (self._schedule.first, self._schedule.last), self.params["epochs"]
             # Of a fit that continues another one, events may have been before.
             begun = 0 if self._continues else epoch
             self._tell(telling.no_event(*span, begun=begun, epochs=epochs))
-            self._calendar = self._calendar.from_epoch(epoch)
+            self._schedule = self._schedule.from_epoch(epoch)
             self._budget.from_epoch(epoch)
         if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value
             keras_hooks.forget_best_weights()
@@ -201,12 +201,12 @@ class Apoptosis(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Hold an event if one is due; called by Keras, see :class:`keras.callbacks.Callback`."""
         self._note_epoch_time()
-        if self._calendar.is_due(epoch + 1):
+        if self._schedule.is_due(epoch + 1):
             self._come_to(epoch + 1, self._training_loss(logs))
-        elif self._calendar.is_due(epoch + 2) and self._delta is not None:
-            judge = self._judges.of_network(self._net())
-            loss = judge.loss(self._peers)
-            self._look(epoch + 1, loss, self._training_loss(logs), judge.rows)
+        elif self._schedule.is_due(epoch + 2) and self._delta is not None:
+            held_out = self._samples.of_network(self._net())
+            loss = held_out.loss(self._peers)
+            self._look(epoch + 1, loss, self._training_loss(logs), held_out.rows)
 
     def _come_to(self, epoch: int, training: float | None) -> None:
         """An event is due; *training* is the mean loss of the epoch."""
@@ -217,13 +217,13 @@ class Apoptosis(keras.callbacks.Callback):
             self._tell.once(telling.goal_is_met(goal.measure, 1 - left))
             return
         # A callback may have asked the leader alone to stop: the leader's value counts for all.
-        if self._peers.verdict(float(self.model.stop_training)):
+        if self._peers.leaders_value(float(self.model.stop_training)):
             return
-        judge = self._judges.of_network(self._net())
-        before = judge.loss(self._peers)
-        allowed = self._budget.allowed(epoch, before, training, judge.rows)
+        held_out = self._samples.of_network(self._net())
+        before = held_out.loss(self._peers)
+        allowed = self._budget.allowed(epoch, before, training, held_out.rows)
         if allowed is None:
-            self._look(epoch, before, training, judge.rows)
+            self._look(epoch, before, training, held_out.rows)
             self._tell(
                 f"apoptosis waits after epoch {epoch}: the loss is not yet back "
                 "where it was before the last event"
@@ -233,15 +233,15 @@ class Apoptosis(keras.callbacks.Callback):
             self.model,
             self._options,
             self._thresholds,
-            scoring=self._judges.scoring,
-            judge=judge,
+            scoring=self._samples.scoring,
+            held_out=held_out,
             peers=self._peers,
             goal=goal,
             before=before,
             allowed=allowed,
         )
         flops = outcome.flops[1] if goal is None else math.inf
-        self._calendar = self._calendar.after(epoch, gone=outcome.gone, flops=flops)
+        self._schedule = self._schedule.after(epoch, gone=outcome.gone, flops=flops)
         for change in outcome.changes:
             self._thresholds = self._thresholds.after(
                 change.layer, part=change.part, kept=change.kept
@@ -250,10 +250,10 @@ class Apoptosis(keras.callbacks.Callback):
         self._options = replace(self._options, exclude=exclude)
         if outcome.changed:
             self._budget.spend(before, training)
-            self._judges.choose_anew()  # a smaller network is judged by more rows
-        self._look(epoch, outcome.loss_after, training, judge.rows)
+            self._samples.choose_anew()  # a smaller network is judged by more rows
+        self._look(epoch, outcome.loss_after, training, held_out.rows)
         self._record(epoch, outcome, time.perf_counter() - started)
-        if self._calendar.is_over:
+        if self._schedule.is_over:
             self._tell(telling.is_over(epoch, outcome.flops[1]))
         if outcome.changed:
             self._cut_after = epoch
@@ -267,7 +267,7 @@ class Apoptosis(keras.callbacks.Callback):
 
     def _training_loss(self, logs: Any) -> float | None:
         """Training loss of the leader; None if there is none, or it is not finite."""
-        loss = self._peers.verdict(float((logs or {}).get("loss", math.nan)))
+        loss = self._peers.leaders_value(float((logs or {}).get("loss", math.nan)))
         return None if math.isnan(loss) else loss
 
     def _look(self, epoch: int, held_out: float, training: float | None, rows: int) -> None:
@@ -283,4 +283,4 @@ class Apoptosis(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """End a fit; called by Keras, see :class:`keras.callbacks.Callback`."""
-        keras_hooks.forget_feeds()
+        keras_hooks.forget_fit()

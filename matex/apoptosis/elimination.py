@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from matex.apoptosis.downdate import BLOCK, Compaction, Inverse, products_of
-from matex.apoptosis.evidence import Limits, Reader, Removal, Survivors
+from matex.apoptosis.group_statistics import GreedyRemoval, Limits, Reader, Removal
 from matex.apoptosis.triangular import inverse_root, squared
 
 __all__ = ["remove_by_gram", "replacement"]
@@ -38,27 +38,27 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
     over all units, relative to that.
     """
     units = len(readers[0].outgoing)
-    survivors = Survivors(units, limits)
+    greedy = GreedyRemoval(units, limits)
     if not all(np.isfinite(matrix).all() for reader in readers for matrix in reader):
-        return survivors.removal  # of a network that has diverged nothing can be said
+        return greedy.removal  # of a network that has diverged nothing can be said
     states = [_State(reader) for reader in readers]
     count = min(max(1, units // _AT_ONCE), BLOCK)
     while True:
-        cheapest, bar = survivors.cheapest(_scores(states), count)
+        cheapest, bar = greedy.cheapest(_scores(states), count)
         for unit in cheapest:
             cost = sum(state.cost(unit) for state in states) / len(states)
-            if unit != cheapest[0] and (cost > bar or not survivors.mortal[unit]):
+            if unit != cheapest[0] and (cost > bar or not greedy.removable[unit]):
                 continue  # its replacement was just removed: others are cheaper now
-            if not survivors.remove(unit, cost):
-                return survivors.removal
+            if not greedy.remove(unit, cost):
+                return greedy.removal
             for state in states:
                 state.remove(unit)
         if not cheapest:
-            return survivors.removal
-        still = limits.most - survivors.dead
+            return greedy.removal
+        still = limits.most - greedy.removed_count
         if states[0].room < count and still:
             few = max(_CANDIDATES * still, BLOCK)
-            left = survivors.candidates(_scores(states), few)
+            left = greedy.candidates(_scores(states), few)
             for state in states:
                 state.compact(left)
 

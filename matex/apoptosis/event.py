@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from matex.apoptosis import rebuild, targets
-from matex.apoptosis.judge import Judge
+from matex.apoptosis.held_out_loss import HeldOutLoss
 from matex.apoptosis.outcome import Outcome, change_of
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
@@ -25,7 +25,7 @@ def hold_event(
     thresholds: Thresholds,
     *,
     scoring: Sample,
-    judge: Judge,
+    held_out: HeldOutLoss,
     peers: Peers,
     goal: targets.Goal | None = None,
     reaches: bool = False,
@@ -40,22 +40,22 @@ def hold_event(
     the same weights and slots. A rank that dies on the way takes nothing along.
 
     Args:
-        goal: beyond which nothing goes; of all groups that which costs least does first.
+        goal: size at which removal stops; the cheapest groups lose units first.
         reaches: whether the goal must be reached at any cost, by the cheapest removals.
-        before: loss that *judge* has just computed, if known.
+        before: loss that *held_out* has just computed, if known.
         allowed: limit of the held-out loss.
 
     Raises:
         Unsupported: the model cannot be followed.
     """
     peers.reached("apoptosis")
-    trial = ModelTrial(model, options, judge=judge, peers=peers)
+    trial = ModelTrial(model, options, held_out=held_out, peers=peers)
     sizes = model.count_params(), rebuild.flops(trial.net)
     trial.measure(scoring)
     peers.reached("apoptosis-deciding")
     if before is None:
-        before = judge.loss(peers)
-    judge.begin()
+        before = held_out.loss(peers)
+    held_out.begin()
     with trial.masks:
         trial.begin(scoring)
         verdicts, loss_after = search(
@@ -65,19 +65,19 @@ def hold_event(
             allowed=allowed,
             adapts=thresholds.mode.adapts,
         )
-        dying = [verdict.candidate for verdict in verdicts if verdict.kept]
-        at_risk = judge.at_risk(peers) if dying else None
+        removing = [verdict.candidate for verdict in verdicts if verdict.kept]
+        at_risk = held_out.at_risk(peers) if removing else None
         peers.reached("apoptosis-rebuilding")
         unfit: dict[int, str] = {}
-        while dying and (wrong := trial.cut(dying, scoring)):
+        while removing and (wrong := trial.cut(removing, scoring)):
             unfit |= wrong
-            dying = [one for one in dying if one.number not in unfit]
-            trial.start_over(dying)
-            loss_after = judge.loss(peers)
-            judge.accept()
-            at_risk = judge.at_risk(peers) if dying else None
+            removing = [one for one in removing if one.number not in unfit]
+            trial.start_over(removing)
+            loss_after = held_out.loss(peers)
+            held_out.accept()
+            at_risk = held_out.at_risk(peers) if removing else None
     after = trial.net
-    if dying:
+    if removing:
         peers.settle(model)
         after = trace(model, exclude=options.exclude)
     for name, why in (refused := trial.names_of(unfit)).items():
@@ -94,5 +94,5 @@ def hold_event(
         flops=(sizes[1], rebuild.flops(after)),
         left_alone=trial.net.left_alone | refused,
         refused=tuple(trial.layers_of(unfit)),
-        has_loss=judge.has_loss,
+        has_loss=held_out.has_loss,
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matex.apoptosis.evidence import Evidence, Limits, Removal, Survivors
+from matex.apoptosis.group_statistics import GreedyRemoval, GroupStatistics, Limits, Removal
 
 __all__ = ["BY_LOSS", "importance", "remove_by_importance"]
 
@@ -35,18 +35,18 @@ def importance(criterion: str, sums: np.ndarray) -> np.ndarray:
     return result
 
 
-def remove_by_importance(evidence: Evidence, limits: Limits) -> Removal:
+def remove_by_importance(statistics: GroupStatistics, limits: Limits) -> Removal:
     """The removal of the units of least importance; pure.
 
     The cost of a unit is its share of the importance of all.
     """
-    scores = evidence.importance
+    scores = statistics.importance
     assert scores is not None, "derivatives are taken before units are chosen"
-    survivors = Survivors(len(scores), limits)
+    greedy = GreedyRemoval(len(scores), limits)
     if not np.isfinite(scores).all():
-        return survivors.removal  # of a network that has diverged nothing can be said
+        return greedy.removal  # of a network that has diverged nothing can be said
     total = max(float(scores.sum()), 1e-300)
-    while (unit := survivors.pick(scores)) is not None:
-        if not survivors.remove(unit, float(scores[unit]) / total):
+    while (unit := greedy.pick(scores)) is not None:
+        if not greedy.remove(unit, float(scores[unit]) / total):
             break
-    return survivors.removal
+    return greedy.removal

@@ -68,9 +68,9 @@ class Masks:
         if self._masked:
             self._changed()
 
-    def leave_out(self, dead: Collection[int]) -> None:
-        """Leave out exactly the units whose roots are *dead*, from now on."""
-        gone = np.array(sorted(dead), np.int64)
+    def leave_out(self, removed: Collection[int]) -> None:
+        """Leave out exactly the units whose roots are *removed*, from now on."""
+        gone = np.array(sorted(removed), np.int64)
         for one in self._masked:
             one.mask.assign(~np.isin(self._net.units.roots(one.norm.units), gone))
 

@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.apoptosis.allotment import mortal_in
+from matex.apoptosis.allotment import removable_in
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import hold_event
 from matex.apoptosis.forward import Forward
-from matex.apoptosis.judge import Judge
+from matex.apoptosis.held_out_loss import HeldOutLoss
 from matex.apoptosis.measure import rows_wanted
 from matex.apoptosis.network import Network
 from matex.apoptosis.one_shot_rows import must_be_finite, must_have_loss, rows_of
@@ -114,7 +114,7 @@ def _pruned(
         Options(criterion=criterion, exclude=exclude),
         Thresholds(Mode(1.0, np.inf)),
         scoring=scoring,
-        judge=Judge(held_out, Forward(model)),
+        held_out=HeldOutLoss(held_out, Forward(model)),
         peers=Alone(),
         goal=Goal(target, (1 - ratio) * size_of(net, target)),
         reaches=True,
@@ -145,8 +145,8 @@ def _outputs(model: Any, sample: Sample) -> np.ndarray:
 def _must_be_reachable(net: Network, target: str, ratio: float) -> None:
     """Raise InputError if the kept units of groups exceed the size that *ratio* leaves."""
     groups = groups_of(net)
-    dead = {int(unit) for group in groups for unit in group.members[mortal_in(group)]}
-    most = 1 - size_of(net, target, dead) / size_of(net, target)
+    removed = {int(unit) for group in groups for unit in group.members[removable_in(group)]}
+    most = 1 - size_of(net, target, removed) / size_of(net, target)
     if ratio <= most:
         return
     stays = "; ".join(f"{layer} ({why})" for layer, why in list(net.left_alone.items())[:_NAMED])

@@ -21,67 +21,67 @@ from __future__ import annotations
 
 import numpy as np
 
-from matex.apoptosis.evidence import Evidence, Limits, Removal, Survivors
+from matex.apoptosis.group_statistics import GreedyRemoval, GroupStatistics, Limits, Removal
 
 __all__ = ["BASELINES", "inheritance", "remove_by_baseline", "remove_by_pairs"]
 
 BASELINES = ("magnitude", "random")
 
 
-def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Removal:
+def remove_by_pairs(criterion: str, statistics: GroupStatistics, limits: Limits) -> Removal:
     """The removal by ``similarity``, ``projection`` or ``angle``; pure."""
-    if not evidence.scales:
+    if not statistics.scales:
         criterion = "similarity"
-    incoming, outgoing = evidence.incoming, _outgoing(evidence)
+    incoming, outgoing = statistics.incoming, _outgoing(statistics)
     distance, factor, angle = _pairwise(criterion, incoming)
     np.fill_diagonal(distance, np.inf)
     np.fill_diagonal(angle, np.inf)
     nearest = (angle if criterion == "angle" else distance).argmin(1)
     power = np.einsum("jm,jm->j", outgoing, outgoing)
     total = max(float(power @ np.einsum("jd,jd->j", incoming, incoming)), 1e-300)
-    survivors = Survivors(evidence.units, limits)
-    rows = np.arange(evidence.units)
+    greedy = GreedyRemoval(statistics.units, limits)
+    rows = np.arange(statistics.units)
     while True:
         lost = power * distance[rows, nearest]
-        unit = survivors.pick(angle[rows, nearest] if criterion == "angle" else lost)
-        if unit is None or not survivors.remove(unit, float(lost[unit]) / total):
+        unit = greedy.pick(angle[rows, nearest] if criterion == "angle" else lost)
+        if unit is None or not greedy.remove(unit, float(lost[unit]) / total):
             break
         heir = int(nearest[unit])
         lam = float(factor[unit, heir])
         outgoing[heir] += lam * outgoing[unit]
         power[heir] = outgoing[heir] @ outgoing[heir]
         distance[:, unit] = angle[:, unit] = np.inf
-        for orphan in np.flatnonzero(survivors.alive & (nearest == unit)):
+        for orphan in np.flatnonzero(greedy.alive & (nearest == unit)):
             nearest[orphan] = (angle if criterion == "angle" else distance)[orphan].argmin()
-    return survivors.removal
+    return greedy.removal
 
 
 def remove_by_baseline(
-    criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0
+    criterion: str, statistics: GroupStatistics, limits: Limits, *, seed: int = 0
 ) -> Removal:
     """Removal by ``magnitude`` or ``random``, without transfer of work; pure.
 
     Random units that cost too much are passed over: others may cost less.
     """
-    outgoing = _outgoing(evidence)
-    incoming = evidence.incoming
+    outgoing = _outgoing(statistics)
+    incoming = statistics.incoming
     power = np.einsum("jm,jm->j", outgoing, outgoing) * np.einsum("jd,jd->j", incoming, incoming)
     scores = power
     if criterion == "random":
-        scores = np.random.default_rng(seed).random(evidence.units)
-    survivors = Survivors(evidence.units, limits)
+        scores = np.random.default_rng(seed).random(statistics.units)
+    greedy = GreedyRemoval(statistics.units, limits)
     total = max(float(power.sum()), 1e-300)
-    while (unit := survivors.pick(scores)) is not None:
-        if survivors.remove(unit, float(power[unit]) / total):
+    while (unit := greedy.pick(scores)) is not None:
+        if greedy.remove(unit, float(power[unit]) / total):
             continue
         if criterion != "random":
             break
-        survivors.keep(unit)
-    return survivors.removal
+        greedy.keep(unit)
+    return greedy.removal
 
 
-def _outgoing(evidence: Evidence) -> np.ndarray:
-    return np.concatenate([reader.outgoing.astype(np.float64) for reader in evidence.readers], 1)
+def _outgoing(statistics: GroupStatistics) -> np.ndarray:
+    return np.concatenate([reader.outgoing.astype(np.float64) for reader in statistics.readers], 1)
 
 
 def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -103,14 +103,14 @@ def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 
 
 def inheritance(
-    criterion: str, evidence: Evidence, kept: np.ndarray, removed: np.ndarray
+    criterion: str, statistics: GroupStatistics, kept: np.ndarray, removed: np.ndarray
 ) -> np.ndarray:
     """The part of the work of each of *removed* that each of *kept* takes: shape (k, r). Pure."""
     transfer = np.zeros((len(kept), len(removed)))
     if criterion in BASELINES or not len(removed):
         return transfer
-    criterion = criterion if evidence.scales else "similarity"
-    distance, factor, angle = _pairwise(criterion, evidence.incoming)
+    criterion = criterion if statistics.scales else "similarity"
+    distance, factor, angle = _pairwise(criterion, statistics.incoming)
     near = (angle if criterion == "angle" else distance)[np.ix_(removed, kept)].argmin(1)
     transfer[near, np.arange(len(removed))] = factor[removed, kept[near]]
     return transfer

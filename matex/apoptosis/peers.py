@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.group_statistics import Removal
 from matex.checkpointing import model_state
 from matex.errors import InputError
 from matex.exchange import sums
@@ -34,7 +34,7 @@ class Peers(Protocol):
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         """Results of *make* for each group; *widths* are equal on all peers."""
 
-    def verdict(self, value: float) -> float:
+    def leaders_value(self, value: float) -> float:
         """The leader's *value*, the same everywhere."""
 
     def settle(self, model: Any) -> None:
@@ -64,7 +64,7 @@ class Alone:
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         return [make(i) for i in range(len(widths))]
 
-    def verdict(self, value: float) -> float:
+    def leaders_value(self, value: float) -> float:
         return value
 
     def settle(self, model: Any) -> None:
@@ -117,7 +117,7 @@ class Together:
                         found[i] = _unpacked(answer)
         return [found[i] for i in range(len(widths))]
 
-    def verdict(self, value: float) -> float:
+    def leaders_value(self, value: float) -> float:
         one = np.array([value])
         self._run.communicator.broadcast(one)
         return float(one[0])

@@ -18,7 +18,7 @@ from matex.apoptosis.forward import FAILURES
 from matex.apoptosis.network import Binding, Network
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
-from matex.apoptosis.search import Candidate, dead_of
+from matex.apoptosis.search import Candidate, removed_of
 from matex.apoptosis.symbolic import Shapes
 
 __all__ = ["Probe", "cut_proven"]
@@ -85,7 +85,7 @@ def cut_proven(
 
     Args:
         net: network of the current model.
-        probe: made when the work of the dead had been given away.
+        probe: made when the work of removed units had been given away.
         others: variables to cut that do not belong to the model.
 
     Returns:
@@ -116,10 +116,10 @@ def _try(
     peers: Peers,
     others: Sequence[Binding],
 ) -> tuple[rebuild.Undo, str]:
-    undo = rebuild.cut(model, net, dead_of(some), others)
+    undo = rebuild.cut(model, net, removed_of(some), others)
     complaint = probe.complaint()
     # One answer for all, that of the leader: a part of the ranks must not cut.
-    if not peers.verdict(float(bool(complaint))):
+    if not peers.leaders_value(float(bool(complaint))):
         return undo, ""
     return undo, complaint or "the model fails on another rank"
 

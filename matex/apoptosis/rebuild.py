@@ -1,4 +1,4 @@
-"""Cutting the dead out: smaller weights, optimizer slots, symbolic shapes and options.
+"""Cutting removed units out: smaller weights, optimizer slots, symbolic shapes and options.
 
 All changes are in place. The user's ``model`` and its layers stay the same objects, and so do their
 ``keras.Variable`` objects; a later save, export or summary reads smaller ones.
@@ -36,8 +36,8 @@ _NOTES = "apoptosis-notes"
 Undo = Callable[[], None]
 
 
-def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Binding] = ()) -> Undo:
-    """Remove the units whose roots are *dead* from *model*; local, between steps.
+def cut(model: Any, net: Network, removed: Collection[int], others: Iterable[Binding] = ()) -> Undo:
+    """Remove the units whose roots are *removed* from *model*; local, between steps.
 
     *net* is of this model as it is; trace it again afterwards. Functions traced of the
     model, and of others that share weights with it, are dropped, and a train function is made anew.
@@ -49,7 +49,7 @@ def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Bindin
         Function that restores all values, shapes and options (a default may be explicit then).
     """
     bindings = [*net.bindings.values(), *others]
-    kept = _kept(net, bindings, dead)
+    kept = _kept(net, bindings, removed)
     variables = {id(b.variable): b.variable for b in bindings}
     users = keras_hooks.WeightUsers(model, variables.values())
     resized = [(s.variable, _sliced(s.variable, _slot_cuts(s, kept))) for s in users.slots()]
@@ -61,14 +61,14 @@ def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Bindin
         _remember(variable, kept.get(id(variable), {}))
     with users.renewed():
         _resize(resized)
-        _resize_rest(net, dead)
+        _resize_rest(net, removed)
 
     def undo() -> None:
         for variable, indices in remembered:
             variable.matex_kept = indices
         with users.renewed():
             _resize(before)
-            _resize_rest(net, dead, all_live=True)
+            _resize_rest(net, removed, all_live=True)
 
     return undo
 
@@ -79,10 +79,10 @@ def _resize(values: list[tuple[Any, np.ndarray]]) -> None:
 
 
 def _kept(
-    net: Network, bindings: Iterable[Binding], dead: Collection[int]
+    net: Network, bindings: Iterable[Binding], removed: Collection[int]
 ) -> dict[int, dict[int, np.ndarray]]:
     """Kept indices by axis, for each variable by its id."""
-    gone = np.array(sorted(dead), np.int64)
+    gone = np.array(sorted(removed), np.int64)
     result: dict[int, dict[int, np.ndarray]] = {}
     for binding in bindings:
         stays = ~np.isin(net.units.roots(binding.units), gone)
@@ -103,12 +103,12 @@ def _sliced(variable: Any, cuts: Mapping[int, np.ndarray]) -> np.ndarray:
     return value
 
 
-def _resize_rest(net: Network, dead: Collection[int], *, all_live: bool = False) -> None:
+def _resize_rest(net: Network, removed: Collection[int], *, all_live: bool = False) -> None:
     """Resize options of layers, symbolic tensors, and the layers' expected inputs.
 
-    With *all_live* they are restored to their state before the *dead* were removed.
+    With *all_live* they are restored to their state before the *removed* ones were cut.
     """
-    gone = np.array(sorted(dead), np.int64)
+    gone = np.array(sorted(removed), np.int64)
 
     def size(units: np.ndarray) -> tuple[int, bool]:
         """New number of *units*, and whether it differs from the old one."""
@@ -209,10 +209,10 @@ def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) 
     known = {id(variable) for variable in variables}
     changed = False
     # Removed units are recorded, not the axis of units: a rule, or a cut, may change that.
-    while dead := next(
+    while found := next(
         ((net, d) for net in traces(model) if (d := _all_gone(net, kept, known))), None
     ):
-        cut(model, *dead)
+        cut(model, *found)
         changed = True
     return changed
 

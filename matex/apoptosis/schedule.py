@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-__all__ = ["LESS", "MODES", "MORE", "Calendar", "Mode", "Thresholds", "rows_to_judge"]
+__all__ = ["LESS", "MODES", "MORE", "EventSchedule", "Mode", "Thresholds", "held_out_rows"]
 
 
 class Mode(NamedTuple):
@@ -73,7 +73,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class Calendar:
+class EventSchedule:
     """Schedule of events at ends of epochs, counted from 1: from ``first`` to ``last``.
 
     Every ``every`` epochs; or, where that is 0, one after another while they bring much, and
@@ -94,12 +94,12 @@ class Calendar:
         """Whether there will be no more events, although epochs for them remain."""
         return not self.every and self.wait > _WAIT
 
-    def from_epoch(self, epoch: int) -> Calendar:
+    def from_epoch(self, epoch: int) -> EventSchedule:
         """Schedule of a fit that begins after *epoch*: one that starts over does not wait."""
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
-    def after(self, epoch: int, *, gone: float, flops: float) -> Calendar:
-        """The calendar after an event at the end of *epoch*.
+    def after(self, epoch: int, *, gone: float, flops: float) -> EventSchedule:
+        """The schedule after an event at the end of *epoch*.
 
         Args:
             gone: fraction of the parameters that was removed.
@@ -113,10 +113,10 @@ class Calendar:
         return replace(self, wait=wait, due=epoch + wait)
 
 
-def rows_to_judge(
+def held_out_rows(
     training: int, *, scored: int, widths: Sequence[int], flops: float, most: int
 ) -> int:
-    """Number of held-out rows to judge by, so that an event costs a fifth of an epoch. Pure.
+    """Number of held-out rows for the loss, so that an event costs a fifth of an epoch. Pure.
 
     An epoch over *training* rows costs three forward passes of them. An event costs one pass over
     the *scored* rows, the decisions, and, over the held-out rows, one pass before, one with all

@@ -19,11 +19,11 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.schedule import LEAST_SHARE, LESS, MORE
 from matex.apoptosis.trace import Group
 
-__all__ = ["Candidate", "GroupVerdict", "Trial", "dead_of", "search", "worth_it"]
+__all__ = ["Candidate", "GroupVerdict", "Trial", "removed_of", "search", "worth_it"]
 
 
 # Fraction of the allowed share, as a loss does not rise exactly as the cost; and the smallest tried
@@ -143,11 +143,11 @@ class _Course:
 
     def more(self, found: Sequence[Candidate], part: float) -> list[tuple[Candidate, float]]:
         """Removals at *part* of the thresholds that are worth it beyond the accepted ones."""
-        dying = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items() if v.kept}
+        going = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items() if v.kept}
         return [
             (one, part)
             for one in worth_it(found, part)
-            if len(one.removal.removed) - dying.get(one.number, 0) >= LEAST_SHARE * one.group.width
+            if len(one.removal.removed) - going.get(one.number, 0) >= LEAST_SHARE * one.group.width
         ]
 
     def between(self) -> float:
@@ -182,6 +182,6 @@ def worth_it(found: Sequence[Candidate], part: float) -> list[Candidate]:
     return [less for one in found if (less := one.at(part)).is_worth_it]
 
 
-def dead_of(some: Iterable[Candidate]) -> set[int]:
-    """The roots of all units that die."""
+def removed_of(some: Iterable[Candidate]) -> set[int]:
+    """The roots of all removed units."""
     return {int(unit) for one in some for unit in one.group.members[one.removal.removed]}

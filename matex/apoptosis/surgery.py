@@ -1,4 +1,4 @@
-"""Evidence about groups from a model's weights, and giving the work of the dead to the rest.
+"""Statistics of groups from a model's weights, and giving the work of removed units to the kept.
 
 :func:`take_over` keeps all shapes: the readers' rows of removed units become zero, so the network
 already computes its outputs after :func:`matex.apoptosis.rebuild.cut`, and undoing it means
@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from matex.apoptosis.evidence import Evidence, Reader, Removal
+from matex.apoptosis.group_statistics import GroupStatistics, Reader, Removal
 from matex.apoptosis.network import Binding, Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["carry_along", "evidence", "take_over", "unit_rows"]
+__all__ = ["carry_along", "statistics", "take_over", "unit_rows"]
 
 
-def evidence(
+def statistics(
     net: Network, group: Group, sums: Sequence[np.ndarray] | None, *, incoming: bool
-) -> Evidence:
+) -> GroupStatistics:
     """The measurements of *group* for the criteria; local.
 
     Args:
@@ -37,16 +37,16 @@ def evidence(
         total = np.zeros((size, size)) if sums is None else sums[place]
         readers.append(Reader(total[:size, :size], rows))
     vectors = _incoming(net, group) if incoming else np.zeros((group.width, 0))
-    return Evidence(vectors, tuple(readers), group.scales)
+    return GroupStatistics(vectors, tuple(readers), group.scales)
 
 
 def take_over(
     net: Network, group: Group, removal: Removal, transfers: Sequence[np.ndarray]
 ) -> list[tuple[Any, np.ndarray]]:
-    """Give the work of the dead to the living; local. No shape changes.
+    """Give the work of the removed units to the kept ones; local. No shape changes.
 
-    A weight that is not trainable gets none: it only loses its rows of the dead. Constraints are
-    applied, as behind an update.
+    A weight that is not trainable gets none: it only loses its rows of removed units. Constraints
+    are applied, as behind an update.
 
     Args:
         transfers: result of :func:`matex.apoptosis.criteria.transfers`.
@@ -67,14 +67,14 @@ def take_over(
             before.append((reading.bias, np.asarray(reading.bias.numpy())))
             _fold(reading, transfer[-1], removal, places, rows)
         for place in places:
-            dead = place[removal.removed]
-            has = dead >= 0
+            removed = place[removal.removed]
+            has = removed >= 0
             heirs = place[removal.kept]
             lives = (heirs >= 0) & gives
             given = transfer[: len(heirs)][:, has].astype(value.dtype)
-            gift = np.tensordot(given, rows[dead[has]], 1)
+            gift = np.tensordot(given, rows[removed[has]], 1)
             rows[heirs[lives]] += gift[lives]
-            rows[dead[has]] = 0.0
+            rows[removed[has]] = 0.0
         kernel.assign(value.astype(old.dtype, copy=False))
         for variable in (kernel, reading.bias):
             _constrain(variable)
@@ -118,9 +118,9 @@ def _fold(
     """Add the constant part of the removed units to the reader's bias; *rows* are per unit."""
     constant = np.zeros(rows.shape[1:])
     for place in places:
-        dead = place[removal.removed]
-        has = dead >= 0
-        constant += np.tensordot(share[has], rows[dead[has]], 1)
+        removed = place[removal.removed]
+        has = removed >= 0
+        constant += np.tensordot(share[has], rows[removed[has]], 1)
     # Axes before that of the inputs are taps of a convolution.
     constant = constant.sum(axis=tuple(range(reading.kernel.axis)))
     variable: Any = reading.bias

@@ -14,9 +14,9 @@ __all__ = ["MEASURES", "Goal", "saving", "size_of"]
 MEASURES = ("parameters", "flops")
 
 
-def size_of(net: Network, measure: str, dead: Collection[int] = ()) -> float:
-    """Parameters in the variables that units index, or FLOPs of a sample, without the *dead*."""
-    gone = np.array(sorted(dead), np.int64)
+def size_of(net: Network, measure: str, removed: Collection[int] = ()) -> float:
+    """Parameters in the variables that units index, or FLOPs of a sample, without *removed*."""
+    gone = np.array(sorted(removed), np.int64)
     shapes: dict[int, list[int]] = {}
     for binding in net.bindings.values():
         shape = shapes.setdefault(id(binding.variable), [int(n) for n in binding.variable.shape])
@@ -29,9 +29,9 @@ def size_of(net: Network, measure: str, dead: Collection[int] = ()) -> float:
     )
 
 
-def saving(net: Network, dead: Collection[int]) -> float:
-    """Sum of the fractions of parameters and of FLOPs that removing *dead* saves."""
-    sizes = ((size_of(net, measure), size_of(net, measure, dead)) for measure in MEASURES)
+def saving(net: Network, removed: Collection[int]) -> float:
+    """Sum of the fractions of parameters and of FLOPs that removing the units *removed* saves."""
+    sizes = ((size_of(net, measure), size_of(net, measure, removed)) for measure in MEASURES)
     return sum((before - after) / max(before, 1.0) for before, after in sizes)
 
 
@@ -41,19 +41,19 @@ class Goal(NamedTuple):
     measure: str
     size: float
 
-    def is_met(self, net: Network, dead: Collection[int] = ()) -> bool:
-        """Whether *net* without the *dead* meets the target."""
-        return size_of(net, self.measure, dead) <= self.size
+    def is_met(self, net: Network, removed: Collection[int] = ()) -> bool:
+        """Whether *net* without *removed* units meets the target."""
+        return size_of(net, self.measure, removed) <= self.size
 
-    def part(self, net: Network, dead: Callable[[float], Collection[int]], most: float) -> float:
-        """Smallest fraction, up to *most*, whose *dead* units reduce *net* to the goal.
+    def part(self, net: Network, removed: Callable[[float], Collection[int]], most: float) -> float:
+        """Smallest fraction, up to *most*, whose *removed* units reduce *net* to the goal.
 
-        *most* where none does. At a larger part the same die, and others.
+        *most* where none does. At a larger part the same are removed, and others.
         """
         low, high = 0.0, most
-        if not self.is_met(net, dead(most)):
+        if not self.is_met(net, removed(most)):
             return most
         for _ in range(12):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.is_met(net, dead(middle)) else (middle, high)
+            low, high = (low, middle) if self.is_met(net, removed(middle)) else (middle, high)
         return high

@@ -69,7 +69,7 @@ def traces(model: Any) -> list[Network]:
 
 
 def _living_sources(net: Network) -> int:
-    """Number of layers with a unit that may die."""
+    """Number of layers with a unit that may be removed."""
     fixed = net.units.fixed_roots()
     return sum(bool(set(net.units.roots(s.units).tolist()) - fixed) for s in net.sources)
 
@@ -183,7 +183,7 @@ class Group(NamedTuple):
 
 
 def groups_of(net: Network) -> list[Group]:
-    """The groups of units that may die, in the order of the graph. Pure."""
+    """The groups of units that may be removed, in the order of the graph. Pure."""
     fixed, bent = net.units.fixed_roots(), net.units.bent_roots()
     of_source = [
         np.array(sorted(set(net.units.roots(s.units).tolist()) - fixed), np.int64)

@@ -12,15 +12,15 @@ from matex import keras_hooks
 from matex.apoptosis import derivatives, measure, surgery, targets
 from matex.apoptosis.allotment import allotted
 from matex.apoptosis.criteria import choose, transfers
-from matex.apoptosis.evidence import Evidence, Limits, Removal
+from matex.apoptosis.group_statistics import GroupStatistics, Limits, Removal
+from matex.apoptosis.held_out_loss import HeldOutLoss
 from matex.apoptosis.importance import BY_LOSS, importance
-from matex.apoptosis.judge import Judge
 from matex.apoptosis.masking import Masks
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.proof import Probe, cut_proven
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import MORE, Thresholds
-from matex.apoptosis.search import Candidate, Trial, dead_of, worth_it
+from matex.apoptosis.search import Candidate, Trial, removed_of, worth_it
 from matex.apoptosis.trace import groups_of, trace
 from matex.partition.spans import Span
 
@@ -45,16 +45,18 @@ class ModelTrial(Trial):
     Until :meth:`cut` no shape changes. Local, but where collective is said.
     """
 
-    def __init__(self, model: Any, options: Options, *, judge: Judge, peers: Peers) -> None:
+    def __init__(
+        self, model: Any, options: Options, *, held_out: HeldOutLoss, peers: Peers
+    ) -> None:
         self._model = model
         self._options = options
-        self._judge = judge
+        self._held_out = held_out
         self._peers = peers
         self.net = trace(model, exclude=options.exclude)
-        self.masks = Masks(self.net, judge.forget)
+        self.masks = Masks(self.net, held_out.forget)
         self._few: Any = None  # rows on which norms are fitted again
-        self._dead: dict[int, set[int]] = {}  # by group, as applied
-        self._dead_before = self._dead
+        self._removed: dict[int, set[int]] = {}  # by group, as applied
+        self._removed_before = self._removed
         self._groups = groups_of(self.net)
         self._copies = keras_hooks.copies_of_weights(model)
         self._sums: measure.Sums | None = None
@@ -137,8 +139,8 @@ class ModelTrial(Trial):
                 whole - targets.size_of(self.net, goal.measure, one.group.members[:1])
                 for one in found
             ]
-            return allotted(found, savings, lambda some: goal.is_met(self.net, dead_of(some)))
-        part = goal.part(self.net, lambda part: dead_of(worth_it(found, part)), most)
+            return allotted(found, savings, lambda some: goal.is_met(self.net, removed_of(some)))
+        part = goal.part(self.net, lambda part: removed_of(worth_it(found, part)), most)
         return worth_it(found, part)
 
     def begin(self, scoring: Sample) -> None:
@@ -153,8 +155,8 @@ class ModelTrial(Trial):
         for one in some:
             given = self._transfers(one)
             self._values += surgery.take_over(self.net, one.group, one.removal, given)
-        self._dead_before = self._dead
-        self._leave_out(self._dead | {one.number: dead_of([one]) for one in some})
+        self._removed_before = self._removed
+        self._leave_out(self._removed | {one.number: removed_of([one]) for one in some})
         self._values += self.masks.refit(self._model, self._few)
         self._values += surgery.carry_along(self._values, self._copies)
         for variable, value in self._values:
@@ -164,11 +166,11 @@ class ModelTrial(Trial):
         """The readers get back the values that the last :meth:`apply` changed; local."""
         for variable, value in reversed(self._values):
             variable.assign(value)
-        self._leave_out(self._dead_before)
+        self._leave_out(self._removed_before)
 
-    def _leave_out(self, dead: dict[int, set[int]]) -> None:
-        self._dead = dead
-        self.masks.leave_out(set().union(*dead.values()))
+    def _leave_out(self, removed: dict[int, set[int]]) -> None:
+        self._removed = removed
+        self.masks.leave_out(set().union(*removed.values()))
 
     def cut(self, some: Sequence[Candidate], sample: Sample) -> dict[int, str]:
         """Cut the removed units, proven on *sample*: see :func:`cut_proven`; collective."""
@@ -193,7 +195,7 @@ class ModelTrial(Trial):
 
     def loss(self) -> float:
         """The held-out loss; collective."""
-        return self._judge.loss(self._peers)
+        return self._held_out.loss(self._peers)
 
     def saving(self, one: Candidate) -> float:
         """Approximate fractions of parameters and FLOPs that removing *one* saves; local."""
@@ -203,7 +205,7 @@ class ModelTrial(Trial):
 
     def accept(self) -> None:
         """Keep the removals evaluated last; local."""
-        self._judge.accept()
+        self._held_out.accept()
 
     def _transfers(self, one: Candidate) -> tuple[np.ndarray, ...]:
         criterion, removal = self._options.criterion, one.removal
@@ -211,14 +213,14 @@ class ModelTrial(Trial):
         if key not in self._known:
             facts = self._facts(one.number)
             given = transfers(criterion, facts, removal.kept, removal.removed)
-            if criterion != "gram":  # which looks at weights that the others' dead change
+            if criterion != "gram":  # which looks at weights that the others' removed units change
                 return given
             self._known[key] = given
         return self._known[key]
 
-    def _facts(self, number: int) -> Evidence:
+    def _facts(self, number: int) -> GroupStatistics:
         sums = None if self._sums is None else self._sums[number]
         scores = None if self._importances is None else self._importances[number]
         incoming = sums is None and scores is None
-        found = surgery.evidence(self.net, self._groups[number], sums, incoming=incoming)
+        found = surgery.statistics(self.net, self._groups[number], sums, incoming=incoming)
         return found._replace(importance=scores)

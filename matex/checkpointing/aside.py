@@ -53,7 +53,7 @@ class Aside:
         self._store = checkpoints.Store(directory / _FOLDER, fence=fence, keep_last=sys.maxsize)
 
     def save(
-        self, fit: int, take: Callable[[], checkpoints.Snapshot], *, before: Iterable[int]
+        self, fit: int, make_snapshot: Callable[[], checkpoints.Snapshot], *, before: Iterable[int]
     ) -> None:
         """Save the end of *fit*, and remove the oldest ones beyond the limit.
 
@@ -61,7 +61,7 @@ class Aside:
         remaining ranks write again.
 
         Args:
-            take: function that makes the snapshot, whose step and fit are *fit*.
+            make_snapshot: function that makes the snapshot, whose step and fit are *fit*.
             before: numbers of the earlier fits of the same model, rising.
         """
         communicator = self._communicator
@@ -69,7 +69,7 @@ class Aside:
             members = communicator.world.members
             if self._writes(fit):
                 try:
-                    written = self._store.save(take())
+                    written = self._store.save(make_snapshot())
                     self._remove_beyond(written, before if self._is_shared else range(fit))
                 except checkpoints.StorageError as error:
                     self._warn(f"the end of fit number {fit + 1} is in no checkpoint: {error}")

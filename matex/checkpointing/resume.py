@@ -13,13 +13,13 @@ import ft
 from matex.errors import InputError
 from matex.records import console
 
-__all__ = ["newest_of_all", "received"]
+__all__ = ["newest_common_snapshot", "received"]
 
 # In place of a checkpoint's step.
 _NONE, _UNUSABLE = -1, -2
 
 
-def newest_of_all(
+def newest_common_snapshot(
     communicator: ft.Communicator,
     *,
     files: checkpoints.Store | None,

@@ -18,7 +18,7 @@ import numpy as np
 import checkpoints
 import ft
 from matex.checkpointing.aside import Aside
-from matex.checkpointing.resume import newest_of_all
+from matex.checkpointing.resume import newest_common_snapshot
 from matex.checkpointing.save_interval import SaveInterval
 from matex.checkpointing.starts import Starts
 from matex.checkpointing.stop_requests import StopRequest
@@ -38,7 +38,7 @@ __all__ = ["FILES", "MEMORY", "Saver"]
 MEMORY, FILES = 1, 2
 
 
-class HeldState(Protocol):
+class StateToSave(Protocol):
     """A state that is copied later: :class:`matex.checkpointing.deferred_snapshot`."""
 
     def snapshot(self) -> checkpoints.Snapshot:
@@ -48,7 +48,7 @@ class HeldState(Protocol):
         """Snapshot of copies: training may go on while any thread writes it."""
 
 
-Take = Callable[[], HeldState]
+MakeState = Callable[[], StateToSave]
 
 _DRAIN_S = 60.0
 # For files that ranks of several hosts write together. On one host with one disk two writers took
@@ -116,7 +116,7 @@ class Saver:
             InputError: on every rank, if the directory of files cannot be used.
         """
         self.join()
-        newest = newest_of_all(
+        newest = newest_common_snapshot(
             self._communicator,
             files=None if self.files is None else self.files.store,
             memory=None if self.memory is None else self.memory.store,
@@ -192,11 +192,11 @@ class Saver:
             bits |= FILES
         return bits
 
-    def save(self, bits: int, take: Take, *, patient: bool = False) -> None:
+    def save(self, bits: int, make_state: MakeState, *, patient: bool = False) -> None:
         """Save the state between two steps into the tiers of *bits*, the same on all ranks; local.
 
         Args:
-            take: function that holds the state; called if this rank must write.
+            make_state: function that holds the state; called if this rank must write.
             patient: return when the file is written; the other ranks wait in the next step.
         """
         world = self._communicator.world
@@ -213,7 +213,7 @@ class Saver:
             files.count()
         if chosen:
             began = time.monotonic()
-            held = take()
+            held = make_state()
             if self._nbytes > _HELD_BYTES:
                 held.copied()
             self._interval.note_cost(time.monotonic() - began)
@@ -223,7 +223,7 @@ class Saver:
                 else:
                     tier.writer.save(held.copied, team)
 
-    def save_for_all(self, take: Take, point: Callable[[], None]) -> bool:
+    def save_for_all(self, make_state: MakeState, point: Callable[[], None]) -> bool:
         """Save to a file, and return whether it was written; collective.
 
         The leader publishes. One that dies over it is followed by the next.
@@ -241,7 +241,7 @@ class Saver:
             team, writes = self._team(files, world.leader)
             files.count()
             if writes:
-                saved = files.writer.save_now(take().snapshot(), team)
+                saved = files.writer.save_now(make_state().snapshot(), team)
                 if world.is_leader:
                     done[0] = 1 if saved.error is None else 2
             self._communicator.broadcast(done)

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import ft
-from matex.errors import ToldToLeave
+from matex.errors import StopRequested
 
 __all__ = [
     "CLOCK",
@@ -26,7 +26,7 @@ __all__ = [
     "StopRequest",
     "described",
     "margin_s",
-    "stopped_in_own_loop",
+    "stopped_in_custom_loop",
 ]
 
 STATUS = 75
@@ -65,11 +65,11 @@ def described(code: int) -> str:
     return said.get(code) or signal.Signals(code).name
 
 
-def stopped_in_own_loop() -> ToldToLeave:
+def stopped_in_custom_loop() -> StopRequested:
     """The exception that ends a custom loop that is not saved."""
-    return ToldToLeave(
-        "told to leave in a loop of the script's own, which only it can continue, with "
-        "matex.Checkpoint"
+    return StopRequested(
+        "only the script can continue a custom loop: make a matex.Checkpoint and call its step() "
+        "in the loop"
     )
 
 
@@ -88,7 +88,7 @@ class StopRequest:
         wall_time_s: longest time from now that the run may last; 0, the default, is for no limit.
 
     A single rank that runs a custom loop makes no steps that are known here, and so never reads
-    :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `ToldToLeave` at once.
+    :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `StopRequested` at once.
     """
 
     def __init__(self, wall_time_s: float = 0.0) -> None:
@@ -188,4 +188,4 @@ class StopRequest:
         self._signal = self._signal or number
         if self._raises:
             self._raises = False  # the run ends now
-            raise stopped_in_own_loop()
+            raise stopped_in_custom_loop()

@@ -43,7 +43,7 @@ def add_command(commands: Any) -> None:
     about = (
         "Run an unchanged Keras script on N ranks. batch_size in the script is the "
         "global batch: the result does not depend on N. Exit status 0 when training finished, "
-        "75 when it was told to leave (SIGTERM, SIGUSR1, Ctrl-C, --wall-time) and can be "
+        "75 when it was asked to stop (SIGTERM, SIGUSR1, Ctrl-C, --wall-time) and can be "
         "continued, 1 when it failed. In a job of Slurm SIGUSR2 has the ranks leave the nodes that "
         "are being drained."
     )

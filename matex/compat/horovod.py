@@ -91,7 +91,7 @@ def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
 class DistributedGradientTape:
     """A ``tf.GradientTape`` whose ``gradient`` is the mean over the ranks.
 
-    For a loop of the script's own: every rank computes the same on the same, whole
+    For a custom loop: every rank computes the same on the same, whole
     batches, and the mean of equal gradients is that gradient, on each rank to the last
     bit. It is taken once: an optimizer that is given these very gradients does not
     average them again, and the mean of a mean would be the same. Ranks whose gradients

@@ -33,13 +33,13 @@ COMMON = "common options"
 CHECKPOINTS = "checkpoints"
 FAILURES = "failures and their signs"
 WORK = "sharing the work"
-PARTING = "strategies other than sync"
+DIVERGING = "strategies other than sync"
 LARGE_BATCHES = "large batches"
 INJECTION = "fault injection"
 PLACE = "this machine"
 
 #: The titles under which options are shown, in that order.
-GROUPS = (COMMON, CHECKPOINTS, FAILURES, WORK, PARTING, LARGE_BATCHES, INJECTION, PLACE)
+GROUPS = (COMMON, CHECKPOINTS, FAILURES, WORK, DIVERGING, LARGE_BATCHES, INJECTION, PLACE)
 
 _SYNC = ("sync",)
 _CENTRE = ("easgd", "downpour")
@@ -185,7 +185,7 @@ class RankOptions:
         False, "", "measure the ranks, and let slow ones compute fewer samples of each batch",
         WORK, strategies=_SYNC, why=OWN_ROWS)
     share_loops: str = option(
-        "proved", "", "functions of tf.function that train, in loops of the script's own: proved "
+        "proved", "", "functions of tf.function that train, in custom loops: proved "
         "shares the rows of their batches where a trial shows that they add up, never lets every "
         "rank compute them whole", WORK, choices=("proved", "never"))
     shuffle: str = option(
@@ -216,33 +216,33 @@ class RankOptions:
         why="all ranks must remove the same units")
 
     ranks_per_node: int = option(
-        0, "K", "K ranks in a row make a node", PARTING, least=0, strategies=("daso", *_CENTRE),
+        0, "K", "K ranks in a row make a node", DIVERGING, least=0, strategies=("daso", *_CENTRE),
         condition="with --strategy daso, or --two-level", default_text="those of a host")
     sync_every: int | None = option(
-        None, "K", "steps between a rank's meetings with the centre", PARTING, least=1,
+        None, "K", "steps between a rank's meetings with the centre", DIVERGING, least=1,
         default_text="4", strategies=_CENTRE)
     two_level: bool = option(
         False, "", "the ranks of a node meet a centre of their own, and the nodes' centres meet "
-        "one above them", PARTING, strategies=_CENTRE)
+        "one above them", DIVERGING, strategies=_CENTRE)
     outer_every: int | None = option(
         None, "K", "meetings of a node's ranks between two of its centre with the one above",
-        PARTING, least=2, condition="with --two-level", default_text="4", strategies=_CENTRE)
+        DIVERGING, least=2, condition="with --two-level", default_text="4", strategies=_CENTRE)
     asynchronous: bool = option(
-        False, "", "ranks meet the centre in turn, and do not wait", PARTING,
+        False, "", "ranks meet the centre in turn, and do not wait", DIVERGING,
         strategies=("easgd",))
     elastic_force: float | None = option(
         None, "F", "force of all ranks together between them and the centre (beta of "
-        "arXiv:1412.6651); each of R ranks has F / R (alpha)", PARTING, above=0, below=1,
+        "arXiv:1412.6651); each of R ranks has F / R (alpha)", DIVERGING, above=0, below=1,
         default_text="0.9", strategies=("easgd",))
     staleness_bound: int | None = option(
         None, "S", "how many updates a push may be behind the centre; 0: all push at once",
-        PARTING, least=0, default_text="any number", strategies=("downpour",))
+        DIVERGING, least=0, default_text="any number", strategies=("downpour",))
     momentum: float = option(
         0.0, "M", "total momentum of the centre, that which asynchrony brings by itself included",
-        PARTING, least=0, below=1, default_text="0", strategies=("downpour",))
+        DIVERGING, least=0, below=1, default_text="0", strategies=("downpour",))
     centre_optimizer: str | None = option(
         None, "NAME[:KEY=VALUE,...]", "the centre moves by an optimizer of Keras, to which what "
-        "ranks push is a gradient, such as adagrad:learning_rate=0.01", PARTING, kind=OPTIMIZER,
+        "ranks push is a gradient, such as adagrad:learning_rate=0.01", DIVERGING, kind=OPTIMIZER,
         default_text="pushes are added as they are", strategies=("downpour",))
 
     batch_per_rank: bool = option(

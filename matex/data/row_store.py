@@ -29,17 +29,17 @@ class RowStore:
     Args:
         samples: number of all rows; row numbers are below it.
         forms: shape and dtype of a row of each table.
-        room: initial capacity in rows; it grows if necessary.
+        capacity: initial capacity in rows; it grows if necessary.
 
     ``most`` is how many rows it has held at a time.
     """
 
-    def __init__(self, samples: int, forms: Sequence[Form], *, room: int = 0) -> None:
+    def __init__(self, samples: int, forms: Sequence[Form], *, capacity: int = 0) -> None:
         self.forms = forms
         self._where = np.full(samples, -1, np.int64)
-        self._arrays = [np.empty((room, *form.shape), form.dtype) for form in forms]
-        self._free = np.arange(room)[::-1].copy()  # a stack, of which so many are left:
-        self._left = room
+        self._arrays = [np.empty((capacity, *form.shape), form.dtype) for form in forms]
+        self._free = np.arange(capacity)[::-1].copy()  # a stack, of which so many are left:
+        self._left = capacity
         self.most = 0
 
     @property
@@ -49,7 +49,7 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, with the room for rows that are not held yet."""
+        """Bytes of the arrays, with the capacity for rows that are not held yet."""
         return sum(array.nbytes for array in self._arrays)
 
     @property
@@ -84,7 +84,7 @@ class RowStore:
         self._where[held] = -1
 
     def _reserve(self, count: int) -> None:
-        """Make room for *count* rows more."""
+        """Make place for *count* rows more."""
         if count <= self._left:
             return
         before = len(self._free)

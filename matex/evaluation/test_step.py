@@ -12,8 +12,8 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.evaluation.batch_trial import CHANGES, check_counts, put_back
-from matex.evaluation.row_trial import check_parts
+from matex.evaluation.batch_check import CHANGES, check_counts, put_back
+from matex.evaluation.row_check import check_parts
 from matex.evaluation.whole_test_step import whole_test_step
 from matex.keras_hooks.building import free_of_rows
 from matex.keras_hooks.generators import IdleDraws

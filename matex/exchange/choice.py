@@ -13,7 +13,7 @@ from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
 from matex.exchange.low_rank import rank_of
-from matex.exchange.native import PLAN_BYTES, NativeExchange
+from matex.exchange.native import RECORD_BYTES, NativeExchange
 from matex.exchange.plan import MOST_HOSTS, is_sliced
 from matex.exchange.trial import PlanTimes, try_out
 
@@ -31,7 +31,7 @@ def library(own: Path) -> Library:
     Raises:
         NotBuilt: there is no native exchange; the message gives the reason.
     """
-    return find(recipe(), caches(own), plan_bytes=PLAN_BYTES)
+    return find(recipe(), caches(own), record_bytes=RECORD_BYTES)
 
 
 class Choice:
@@ -56,7 +56,7 @@ class Choice:
         compression: str = "none",
         impossible: str = "",
     ) -> None:
-        self._sum = {"plan": plan, "compression": compression}
+        self._sum_options = {"plan": plan, "compression": compression}
         if not impossible and rank_of(compression):
             impossible = f"{compression} is computed by NumPy"
         self._trial: PlanTimes | None = None
@@ -77,22 +77,22 @@ class Choice:
     @property
     def plan(self) -> str:
         """Plan of the sums, which newcomers must have, too."""
-        return self._sum["plan"]
+        return self._sum_options["plan"]
 
     def try_out(self, communicator: ft.Communicator) -> None:
         """Determine which plan is faster, if that is not known; collective.
 
         The result is equal on all ranks; ranks that join later need not know of the trial.
         """
-        is_open = self._sum == {"plan": "auto", "compression": "none"}
+        is_open = self._sum_options == {"plan": "auto", "compression": "none"}
         if is_open and 1 < communicator.world.host_count <= MOST_HOSTS:
             self._trial = try_out(communicator)
             if self._trial is not None and self._trial.prefers_flat:
-                self._sum["plan"] = "flat"
+                self._sum_options["plan"] = "flat"
 
     def described(self, world: ft.World) -> dict[str, Any]:
         """The kind of exchange, the reason for it, and how the members of *world* make the sums."""
-        plan, compression = self._sum["plan"], self._sum["compression"]
+        plan, compression = self._sum_options["plan"], self._sum_options["compression"]
         sliced = is_sliced(
             plan, size=world.size, hosts=world.host_count, compressed=compression != "none"
         )
@@ -114,7 +114,7 @@ class Choice:
         **options: Any,
     ) -> HostExchange:
         """Exchange for one layout; *options* are those of :class:`HostExchange`."""
-        options |= self._sum
+        options |= self._sum_options
         if self.library is None:
             return HostExchange(communicator, layout, faults=faults, **options)
         native = NativeExchange(

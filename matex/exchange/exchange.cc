@@ -26,7 +26,7 @@
 #include "slices.h"
 
 // What matex/exchange/native.py fills in before a step, and reads after it. It owns all memory here.
-extern "C" struct Plan {
+extern "C" struct Record {
   int (*allreduce)(const void*, void*, int, Handle, Handle, Handle);
   int (*barrier)(Handle);
   int (*error_string)(int, char*, int*);
@@ -37,7 +37,7 @@ extern "C" struct Plan {
   void* result;
   const int64_t* offsets;  // of the parts in both, in elements, and at last the whole length
   int64_t parts;
-  int64_t most;            // elements in one call of MPI
+  int64_t chunk;           // elements in one call of MPI
   int64_t samples_at, fingerprint_at, nonfinite_at, ranks_at;  // places in the vector
   double samples, fingerprint, size;                         // what must stand there
   int32_t fence;         // whether result holds what a peer may still need until all are here
@@ -123,54 +123,54 @@ bool CopyAs(TF_DataType type, const void* data, int64_t first, To* target, int64
 // The memory for the route of now. That of another route has no messages under way, but where an
 // exchange has failed; it is freed when these are over.
 template <typename T>
-Slices<T>* SlicesOf(Plan* plan) {
-  Slices<T>* left = static_cast<Slices<T>*>(plan->left);
-  plan->left = nullptr;
+Slices<T>* SlicesOf(Record* record) {
+  Slices<T>* left = static_cast<Slices<T>*>(record->left);
+  record->left = nullptr;
   while (left != nullptr) {
     Slices<T>* next = left->next;
     if (left->Over()) {
       left->Free();
     } else {
-      left->next = static_cast<Slices<T>*>(plan->left);
-      plan->left = left;
+      left->next = static_cast<Slices<T>*>(record->left);
+      record->left = left;
     }
     left = next;
   }
-  Slices<T>* slices = static_cast<Slices<T>*>(plan->slices);
-  if (slices != nullptr && slices->number() != plan->route.number) {
+  Slices<T>* slices = static_cast<Slices<T>*>(record->slices);
+  if (slices != nullptr && slices->number() != record->route.number) {
     slices->Free();
     slices = nullptr;
   }
-  if (slices == nullptr) slices = Slices<T>::Make(plan->route, plan->offsets[plan->parts]);
-  plan->slices = slices;
+  if (slices == nullptr) slices = Slices<T>::Make(record->route, record->offsets[record->parts]);
+  record->slices = slices;
   return slices;
 }
 
 // Puts what is under way aside, until MPI has done with it.
 template <typename T>
-void SetAside(Plan* plan, Slices<T>* slices) {
-  slices->next = static_cast<Slices<T>*>(plan->left);
-  plan->left = slices;
-  plan->slices = nullptr;
+void SetAside(Record* record, Slices<T>* slices) {
+  slices->next = static_cast<Slices<T>*>(record->left);
+  record->left = slices;
+  record->slices = nullptr;
 }
 
 // Groups that are on their way, or null.
 template <typename T>
-Flow<T>* FlowOf(Plan* plan) {
-  return static_cast<Flow<T>*>(plan->flow);
+Flow<T>* FlowOf(Record* record) {
+  return static_cast<Flow<T>*>(record->flow);
 }
 
 void NothingToFree(void*, size_t, void*) {}
 
 struct Kernel {
-  Plan* plan;
+  Record* record;
   TF_DataType type;
   int64_t group;
 };
 
 // One gradient, or the auxiliary part: where it is read from, and where its sum goes.
 //
-// A small sum is handed out where it lies in the plan's result. A large one is copied into the
+// A small sum is handed out where it lies in the record's result. A large one is copied into the
 // gradient's own memory while both are in the cache, because TensorFlow can then update in place:
 // otherwise it takes new memory of that size in every step, which costs more than the copy.
 struct Part {
@@ -207,36 +207,36 @@ struct Call {
     return false;
   }
 
-  bool FailMpi(Plan* plan, const char* where, int code) {
-    plan->code = code;
+  bool FailMpi(Record* record, const char* where, int code) {
+    record->code = code;
     char reason[8192] = "";
     int length = 0;
-    plan->error_string(code, reason, &length);
+    record->error_string(code, reason, &length);
     char message[8300];
     snprintf(message, sizeof message, "%s: %s", where, reason);
     return Fail(TF_UNAVAILABLE, message);
   }
 
-  bool Hook(Plan* plan, Moment moment) {
-    if (plan->hook == nullptr || plan->hook(moment) == 0) return true;
+  bool Hook(Record* record, Moment moment) {
+    if (record->hook == nullptr || record->hook(moment) == 0) return true;
     return Fail(TF_ABORTED, "stopped by an injected fault");
   }
 
   // Packs a bucket, lets it go, and goes on with the next one. When that fails the rest is packed all
   // the same: recovery needs the whole contribution.
   template <typename T>
-  bool PackAndSend(Plan* plan, Parts* parts) {
-    T* send = static_cast<T*>(plan->send);
-    const Route& route = plan->route;
-    const bool inject = plan->spoiled != 0;
+  bool PackAndSend(Record* record, Parts* parts) {
+    T* send = static_cast<T*>(record->send);
+    const Route& route = record->route;
+    const bool inject = record->spoiled != 0;
     const double started = Now();
     double packing = 0;
     bool finite = !inject, came = false;
     int code = 0;
     Slices<T>* slices = nullptr;
     int64_t first = 0;  // the bucket to be packed next
-    plan->waiting_since = started;
-    if (Flow<T>* flow = FlowOf<T>(plan)) {
+    record->waiting_since = started;
+    if (Flow<T>* flow = FlowOf<T>(record)) {
       flow->Lock();
       slices = flow->TakeOver();
       if (slices != nullptr) {
@@ -248,29 +248,29 @@ struct Call {
       flow->Unlock();
     }
     if (slices == nullptr) {
-      slices = SlicesOf<T>(plan);
+      slices = SlicesOf<T>(record);
       if (slices == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
-      code = slices->Begin(plan->comm, send, static_cast<T*>(plan->result), route.kept,
+      code = slices->Begin(record->comm, send, static_cast<T*>(record->result), route.kept,
                            route.taken);
     }
-    plan->stage = kFenced;
+    record->stage = kFenced;
     for (int64_t k = first; k < route.bucket_count; ++k) {
       const Bucket& bucket = route.buckets[k];
-      plan->waiting_since = 0;
+      record->waiting_since = 0;
       const double before = Now();
-      finite &= PackStretch<T>(plan, parts, bucket.start, bucket.stop);
+      finite &= PackChunk<T>(record, parts, bucket.start, bucket.stop);
       if (k == 0 && inject) send[0] = NAN;
-      if (k + 1 == route.bucket_count && !finite && plan->check_finite)
-        send[plan->nonfinite_at] = 1;
+      if (k + 1 == route.bucket_count && !finite && record->check_finite)
+        send[record->nonfinite_at] = 1;
       packing += Now() - before;
-      plan->waiting_since = Now();
+      record->waiting_since = Now();
       if (code == 0) code = slices->Packed(k);
       if (code == 0) code = slices->Advance(&came);
     }
     int64_t unpacked = 0;
     for (int vain = 0; code == 0;) {
       while (unpacked < route.bucket_count && slices->IsSummed(unpacked)) {
-        Unpack<T>(plan, *parts, route.buckets[unpacked].start, route.buckets[unpacked].stop);
+        Unpack<T>(record, *parts, route.buckets[unpacked].start, route.buckets[unpacked].stop);
         ++unpacked;
       }
       if (slices->IsOver()) break;
@@ -278,43 +278,43 @@ struct Call {
       vain = came ? 0 : vain + 1;
       if (vain > kVain) Pause(20000);
     }
-    if (code != 0) SetAside(plan, slices);
-    plan->waiting_since = 0;
-    plan->spoiled = !finite;
-    plan->ended = Now();
-    plan->seconds = plan->ended - started - packing;
-    return code == 0 || FailMpi(plan, "a message between ranks", code);
+    if (code != 0) SetAside(record, slices);
+    record->waiting_since = 0;
+    record->spoiled = !finite;
+    record->ended = Now();
+    record->seconds = record->ended - started - packing;
+    return code == 0 || FailMpi(record, "a message between ranks", code);
   }
 
   // Packs a group of gradients, and lets the buckets go that they fill.
   template <typename T>
-  bool PackEarly(Plan* plan, int64_t group) {
-    if (!plan->sliced) return true;  // the last operation does all
-    const int64_t first = plan->groups[group], last = plan->groups[group + 1];
+  bool PackEarly(Record* record, int64_t group) {
+    if (!record->sliced) return true;  // the last operation does all
+    const int64_t first = record->groups[group], last = record->groups[group + 1];
     if (TF_NumInputs(context) != last - first)
-      return Fail(TF_INVALID_ARGUMENT, "the plan has other groups");
-    if (plan->flow == nullptr) plan->flow = Flow<T>::Make();
-    Flow<T>* flow = static_cast<Flow<T>*>(plan->flow);
+      return Fail(TF_INVALID_ARGUMENT, "the record has other groups");
+    if (record->flow == nullptr) record->flow = Flow<T>::Make();
+    Flow<T>* flow = static_cast<Flow<T>*>(record->flow);
     if (flow == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
     flow->Lock();
-    const bool done = PackInto<T>(plan, flow, first, last);
+    const bool done = PackInto<T>(record, flow, first, last);
     flow->Unlock();
     return done;
   }
 
   template <typename T>
-  bool PackInto(Plan* plan, Flow<T>* flow, int64_t first, int64_t last) {
-    T* send = static_cast<T*>(plan->send);
-    const Route& route = plan->route;
+  bool PackInto(Record* record, Flow<T>* flow, int64_t first, int64_t last) {
+    T* send = static_cast<T*>(record->send);
+    const Route& route = record->route;
     if (flow->slices() == nullptr) {
-      plan->stage = kStarted;
-      if (!Hook(plan, kBefore) || !Hook(plan, kReady)) return false;
-      Slices<T>* slices = SlicesOf<T>(plan);
+      record->stage = kStarted;
+      if (!Hook(record, kBefore) || !Hook(record, kReady)) return false;
+      Slices<T>* slices = SlicesOf<T>(record);
       if (slices == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
-      const int code = slices->Begin(plan->comm, send, static_cast<T*>(plan->result), route.kept,
-                                     route.taken);
-      if (!flow->Begin(slices, route, plan->offsets, plan->groups, plan->group_count, code,
-                       plan->spoiled == 0))
+      const int code = slices->Begin(record->comm, send, static_cast<T*>(record->result),
+                                     route.kept, route.taken);
+      if (!flow->Begin(slices, route, record->offsets, record->groups, record->group_count, code,
+                       record->spoiled == 0))
         return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
     }
     for (int64_t i = first; i < last; ++i) {
@@ -322,70 +322,70 @@ struct Call {
       TF_GetInput(context, static_cast<int>(i - first), &input, status);
       if (TF_GetCode(status) != TF_OK) return false;
       const int64_t count = TF_TensorElementCount(input);
-      if (count > plan->offsets[i + 1] - plan->offsets[i]) {
+      if (count > record->offsets[i + 1] - record->offsets[i]) {
         TF_DeleteTensor(input);
-        return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the plan");
+        return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the record");
       }
       flow->finite &= CopyAs<T>(TF_TensorType(input), TF_TensorData(input), 0,
-                                send + plan->offsets[i], count, plan->check_finite);
+                                send + record->offsets[i], count, record->check_finite);
       TF_DeleteTensor(input);
     }
-    if (first == 0 && plan->spoiled) send[0] = NAN;
-    flow->Packed(route, plan->offsets[first], plan->offsets[last]);
+    if (first == 0 && record->spoiled) send[0] = NAN;
+    flow->Packed(route, record->offsets[first], record->offsets[last]);
     return true;
   }
 
-  // Packs a stretch, sums it while it is still in the cache, and goes on with the next one. When
+  // Packs a chunk, sums it while it is still in the cache, and goes on with the next one. When
   // that fails the rest is packed all the same: recovery needs the whole contribution.
   template <typename T>
-  bool PackAndReduce(Plan* plan, Parts* parts) {
-    T* send = static_cast<T*>(plan->send);
-    T* result = static_cast<T*>(plan->result);
-    const int64_t length = plan->offsets[plan->parts];
-    const bool inject = plan->spoiled != 0;
+  bool PackAndReduce(Record* record, Parts* parts) {
+    T* send = static_cast<T*>(record->send);
+    T* result = static_cast<T*>(record->result);
+    const int64_t length = record->offsets[record->parts];
+    const bool inject = record->spoiled != 0;
     const double started = Now();
     double packing = 0;
     bool finite = !inject;
     const char* where = "MPI_Barrier";
-    plan->waiting_since = started;
-    int code = plan->fence ? plan->barrier(plan->comm) : 0;
-    if (code == 0) plan->stage = kFenced;
-    for (int64_t at = 0; at < length; at += plan->most) {
-      const int64_t end = length - at < plan->most ? length : at + plan->most;
-      plan->waiting_since = 0;
+    record->waiting_since = started;
+    int code = record->fence ? record->barrier(record->comm) : 0;
+    if (code == 0) record->stage = kFenced;
+    for (int64_t at = 0; at < length; at += record->chunk) {
+      const int64_t end = length - at < record->chunk ? length : at + record->chunk;
+      record->waiting_since = 0;
       const double before = Now();
-      finite &= PackStretch<T>(plan, parts, at, end);
+      finite &= PackChunk<T>(record, parts, at, end);
       if (at == 0 && inject) send[0] = NAN;
-      if (end == length && !finite && plan->check_finite) send[plan->nonfinite_at] = 1;
+      if (end == length && !finite && record->check_finite) send[record->nonfinite_at] = 1;
       packing += Now() - before;
       if (code != 0) continue;
-      plan->waiting_since = Now();
+      record->waiting_since = Now();
       where = "MPI_Allreduce";
-      code = plan->allreduce(send + at, result + at, static_cast<int>(end - at), plan->datatype,
-                             plan->sum, plan->comm);
-      if (code == 0) Unpack<T>(plan, *parts, at, end);
+      code = record->allreduce(send + at, result + at, static_cast<int>(end - at), record->datatype,
+                               record->sum, record->comm);
+      if (code == 0) Unpack<T>(record, *parts, at, end);
     }
-    plan->waiting_since = 0;
-    plan->spoiled = !finite;
-    plan->ended = Now();
-    plan->seconds = plan->ended - started - packing;
-    return code == 0 || FailMpi(plan, where, code);
+    record->waiting_since = 0;
+    record->spoiled = !finite;
+    record->ended = Now();
+    record->seconds = record->ended - started - packing;
+    return code == 0 || FailMpi(record, where, code);
   }
 
   // The elements [at, end) of the vector, from the parts that lie there.
   template <typename T>
-  bool PackStretch(Plan* plan, Parts* parts, int64_t at, int64_t end) {
-    T* send = static_cast<T*>(plan->send);
+  bool PackChunk(Record* record, Parts* parts, int64_t at, int64_t end) {
+    T* send = static_cast<T*>(record->send);
     bool finite = true;
     while (parts->next < parts->count) {
       const Part& part = parts->all[parts->next];
-      const int64_t start = plan->offsets[parts->next];
+      const int64_t start = record->offsets[parts->next];
       if (start >= end) break;
       const int64_t stop = start + part.count;
       const int64_t from = start > at ? start : at, to = stop < end ? stop : end;
       if (from < to)
         finite &= CopyAs<T>(part.type, part.data, from - start, send + from, to - from,
-                            plan->check_finite && parts->next + 1 < parts->count);
+                            record->check_finite && parts->next + 1 < parts->count);
       if (stop > end) break;
       ++parts->next;
     }
@@ -394,11 +394,11 @@ struct Call {
 
   // The sums [at, end) of the vector, into the parts that have memory of their own for them.
   template <typename T>
-  void Unpack(const Plan* plan, const Parts& parts, int64_t at, int64_t end) {
-    const T* result = static_cast<const T*>(plan->result);
+  void Unpack(const Record* record, const Parts& parts, int64_t at, int64_t end) {
+    const T* result = static_cast<const T*>(record->result);
     for (int64_t i = parts.next < parts.count ? parts.next : parts.count - 1; i >= 0; --i) {
-      const int64_t start = plan->offsets[i], stop = start + parts.all[i].count;
-      if (plan->offsets[i + 1] <= at) break;
+      const int64_t start = record->offsets[i], stop = start + parts.all[i].count;
+      if (record->offsets[i + 1] <= at) break;
       const int64_t from = start > at ? start : at, to = stop < end ? stop : end;
       if (parts.all[i].output == nullptr || from >= to) continue;
       T* target = static_cast<T*>(TF_TensorData(parts.all[i].output));
@@ -408,23 +408,23 @@ struct Call {
 
   // Python looks at the same numbers afterwards and says what was wrong.
   template <typename T>
-  bool Check(const Plan* plan) {
-    const T* result = static_cast<const T*>(plan->result);
-    if (result[plan->ranks_at] == plan->size && result[plan->nonfinite_at] == 0 &&
-        result[plan->samples_at] == plan->samples &&
-        result[plan->fingerprint_at] == plan->fingerprint)
+  bool Check(const Record* record) {
+    const T* result = static_cast<const T*>(record->result);
+    if (result[record->ranks_at] == record->size && result[record->nonfinite_at] == 0 &&
+        result[record->samples_at] == record->samples &&
+        result[record->fingerprint_at] == record->fingerprint)
       return true;
     return Fail(TF_DATA_LOSS, "the sum is not that of this step");
   }
 
   // The sums where they lie: every part is aligned, and stays untouched until the next exchange.
   template <typename T>
-  bool HandOut(Plan* plan, const Parts& parts, TF_DataType type) {
-    T* result = static_cast<T*>(plan->result);
+  bool HandOut(Record* record, const Parts& parts, TF_DataType type) {
+    T* result = static_cast<T*>(record->result);
     for (int64_t i = 0; i < parts.count; ++i) {
       const Part& part = parts.all[i];
       if (part.output != nullptr) continue;
-      TF_Tensor* sum = TF_NewTensor(type, part.shape, part.axes, result + plan->offsets[i],
+      TF_Tensor* sum = TF_NewTensor(type, part.shape, part.axes, result + record->offsets[i],
                                     part.count * sizeof(T), NothingToFree, nullptr);
       TF_SetOutput(context, static_cast<int>(i), sum, status);
       TF_DeleteTensor(sum);
@@ -433,12 +433,12 @@ struct Call {
     return true;
   }
 
-  bool Take(Plan* plan, Parts* parts, TF_DataType type) {
-    if (TF_NumInputs(context) != plan->parts)
-      return Fail(TF_INVALID_ARGUMENT, "the plan has another number of parts");
-    parts->all = static_cast<Part*>(calloc(plan->parts, sizeof(Part)));
+  bool Take(Record* record, Parts* parts, TF_DataType type) {
+    if (TF_NumInputs(context) != record->parts)
+      return Fail(TF_INVALID_ARGUMENT, "the record has another number of parts");
+    parts->all = static_cast<Part*>(calloc(record->parts, sizeof(Part)));
     if (parts->all == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
-    for (int i = 0; i < plan->parts; ++i) {
+    for (int i = 0; i < record->parts; ++i) {
       Part* part = &parts->all[i];
       TF_GetInput(context, i, &part->input, status);
       if (TF_GetCode(status) != TF_OK) return false;
@@ -447,8 +447,8 @@ struct Call {
       part->data = TF_TensorData(part->input);
       part->count = TF_TensorElementCount(part->input);
       part->axes = TF_NumDims(part->input);
-      if (part->count > plan->offsets[i + 1] - plan->offsets[i])
-        return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the plan");
+      if (part->count > record->offsets[i + 1] - record->offsets[i])
+        return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the record");
       if (part->axes > kMostAxes) return Fail(TF_INVALID_ARGUMENT, "a part has too many axes");
       for (int axis = 0; axis < part->axes; ++axis) part->shape[axis] = TF_Dim(part->input, axis);
       const bool large = part->count * static_cast<int64_t>(sizeof(float)) >= kLargeBytes;
@@ -472,8 +472,8 @@ struct Call {
 
   // Whether groups have left in this step.
   template <typename T>
-  bool IsUnderWay(Plan* plan) {
-    Flow<T>* flow = FlowOf<T>(plan);
+  bool IsUnderWay(Record* record) {
+    Flow<T>* flow = FlowOf<T>(record);
     if (flow == nullptr) return false;
     flow->Lock();
     const bool is_under_way = flow->slices() != nullptr;
@@ -482,16 +482,17 @@ struct Call {
   }
 
   template <typename T>
-  bool Run(Plan* plan, TF_DataType type) {
-    plan->stage = kStarted;
+  bool Run(Record* record, TF_DataType type) {
+    record->stage = kStarted;
     Parts parts;
-    if (!Take(plan, &parts, type)) return false;
-    if (!IsUnderWay<T>(plan) && (!Hook(plan, kBefore) || !Hook(plan, kReady))) return false;
-    if (plan->sliced ? !PackAndSend<T>(plan, &parts) : !PackAndReduce<T>(plan, &parts))
+    if (!Take(record, &parts, type)) return false;
+    if (!IsUnderWay<T>(record) && (!Hook(record, kBefore) || !Hook(record, kReady))) return false;
+    if (record->sliced ? !PackAndSend<T>(record, &parts) : !PackAndReduce<T>(record, &parts))
       return false;
-    plan->stage = kReduced;
-    if (!Check<T>(plan) || !Hook(plan, kAfter) || !HandOut<T>(plan, parts, type)) return false;
-    plan->stage = kDone;
+    record->stage = kReduced;
+    if (!Check<T>(record) || !Hook(record, kAfter)) return false;
+    if (!HandOut<T>(record, parts, type)) return false;
+    record->stage = kDone;
     return true;
   }
 };
@@ -504,7 +505,7 @@ void* Create(TF_OpKernelConstruction* construction) {
   if (TF_GetCode(status) == TF_OK)
     TF_OpKernelConstruction_GetAttrType(construction, "U", &kernel->type, status);
   if (TF_GetCode(status) != TF_OK) TF_OpKernelConstruction_Failure(construction, status);
-  kernel->plan = reinterpret_cast<Plan*>(address);
+  kernel->record = reinterpret_cast<Record*>(address);
   TF_DeleteStatus(status);
   return kernel;
 }
@@ -512,8 +513,8 @@ void* Create(TF_OpKernelConstruction* construction) {
 void Compute(void* opaque, TF_OpKernelContext* context) {
   Kernel* kernel = static_cast<Kernel*>(opaque);
   Call call = {context, TF_NewStatus()};
-  const bool done = kernel->type == TF_DOUBLE ? call.Run<double>(kernel->plan, kernel->type)
-                                              : call.Run<float>(kernel->plan, kernel->type);
+  const bool done = kernel->type == TF_DOUBLE ? call.Run<double>(kernel->record, kernel->type)
+                                              : call.Run<float>(kernel->record, kernel->type);
   if (!done) TF_OpKernelContext_Failure(context, call.status);
   TF_DeleteStatus(call.status);
 }
@@ -530,8 +531,8 @@ void* CreateEarly(TF_OpKernelConstruction* construction) {
 void ComputeEarly(void* opaque, TF_OpKernelContext* context) {
   Kernel* kernel = static_cast<Kernel*>(opaque);
   Call call = {context, TF_NewStatus()};
-  bool done = kernel->type == TF_DOUBLE ? call.PackEarly<double>(kernel->plan, kernel->group)
-                                        : call.PackEarly<float>(kernel->plan, kernel->group);
+  bool done = kernel->type == TF_DOUBLE ? call.PackEarly<double>(kernel->record, kernel->group)
+                                        : call.PackEarly<float>(kernel->record, kernel->group);
   if (done) {
     TF_Tensor* sign =
         TF_AllocateOutput(context, 0, TF_INT32, nullptr, 0, sizeof(int32_t), call.status);
@@ -600,26 +601,26 @@ __attribute__((constructor)) void Register() {
 
 }  // namespace
 
-// The size of Plan, by which Python sees that it and this library speak of the same thing.
+// The size of Record, by which Python sees that it and this library speak of the same thing.
 extern "C" __attribute__((visibility("default"))) int64_t matex_exchange_plan_bytes() {
-  return sizeof(Plan);
+  return sizeof(Record);
 }
 
 // Ends a step whose graph failed before its last operation.
-extern "C" __attribute__((visibility("default"))) void matex_exchange_stop(Plan* plan) {
-  Flow<float>* flow = FlowOf<float>(plan);
+extern "C" __attribute__((visibility("default"))) void matex_exchange_stop(Record* record) {
+  Flow<float>* flow = FlowOf<float>(record);
   if (flow == nullptr) return;
   flow->Lock();
   Slices<float>* slices = flow->TakeOver();
-  if (slices != nullptr) SetAside(plan, slices);
+  if (slices != nullptr) SetAside(record, slices);
   flow->Unlock();
 }
 
 // Frees what an exchange has made; what messages may still be written into stays.
-extern "C" __attribute__((visibility("default"))) void matex_exchange_free(Plan* plan) {
-  matex_exchange_stop(plan);
-  if (plan->flow != nullptr) static_cast<Flow<float>*>(plan->flow)->Free();
-  plan->flow = nullptr;
-  if (plan->slices != nullptr) static_cast<Slices<float>*>(plan->slices)->Free();
-  plan->slices = nullptr;
+extern "C" __attribute__((visibility("default"))) void matex_exchange_free(Record* record) {
+  matex_exchange_stop(record);
+  if (record->flow != nullptr) static_cast<Flow<float>*>(record->flow)->Free();
+  record->flow = nullptr;
+  if (record->slices != nullptr) static_cast<Slices<float>*>(record->slices)->Free();
+  record->slices = nullptr;
 }

@@ -42,7 +42,7 @@ class HostExchange:
         faults: fault injector, which may strike before, during and after the exchange.
         check_finite: whether to check gradients for NaN and infinity before they spread.
         large_bytes: size of the vector from which there is one result buffer.
-        stretch: elements of one MPI call; chosen by the number of ranks by default.
+        chunk: elements of one MPI call; chosen by the number of ranks by default.
         plan: one of :data:`matex.exchange.plan.PLANS`.
         compression: a key of :data:`matex.exchange.codecs.CODECS`, ``powersgd:R`` or ``none``.
         route_of: function that returns the route of slices among the members.
@@ -56,7 +56,7 @@ class HostExchange:
         faults: ft.Injector,
         check_finite: bool = True,
         large_bytes: int = _LARGE_BYTES,
-        stretch: int | None = None,
+        chunk: int | None = None,
         plan: str = "auto",
         compression: str = "none",
         route_of: Callable[[ft.World], Route] = Route.of,
@@ -65,8 +65,8 @@ class HostExchange:
         self._communicator = communicator
         self._faults = faults
         self.check_finite = check_finite
-        self._given_stretch = stretch
-        self._sum = plan
+        self._given_chunk = chunk
+        self._sum_plan = plan
         self._compression = compression
         rank = rank_of(compression)
         self._low_rank: LowRank | None = None
@@ -229,22 +229,22 @@ class HostExchange:
             valid=self._is_whole,
             untouched=True,
             barrier_first=self._has_one_result,
-            chunk=self._stretch,
+            chunk=self._chunk,
         )
 
     @property
     def _is_sliced(self) -> bool:
         world = self._communicator.world
         return is_sliced(
-            self._sum, size=world.size, hosts=world.host_count,
+            self._sum_plan, size=world.size, hosts=world.host_count,
             compressed=self._compression != "none",
         )  # fmt: skip
 
     @property
-    def _stretch(self) -> int:
+    def _chunk(self) -> int:
         world = self._communicator.world
         default = ft.chunk_elements(self.layout.dtype.itemsize, world.size, hosts=world.host_count)
-        return self._given_stretch or default
+        return self._given_chunk or default
 
     @property
     def _has_one_result(self) -> bool:

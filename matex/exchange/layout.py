@@ -141,7 +141,7 @@ class Layout:
             np.copyto(view, part, casting="same_kind")
         return vector
 
-    def blame(self, vector: np.ndarray) -> list[str]:
+    def nonfinite_names(self, vector: np.ndarray) -> list[str]:
         """Descriptions of the parts of *vector* with NaN or infinity, and the number of these."""
         *gradients, auxiliary = self.views(vector)
         cuts = np.cumsum(self.auxiliary_sizes)[:-1]

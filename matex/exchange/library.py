@@ -89,7 +89,7 @@ def recipe() -> Recipe:
     )
 
 
-def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library:
+def find(made_by: Recipe, caches: Sequence[Path], *, record_bytes: int) -> Library:
     """Load the library from the first cache that has it, or build it in one; local.
 
     A damaged file is rebuilt. Caches that
@@ -103,7 +103,7 @@ def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library
         path = cache / made_by.name
         if path.exists():
             try:
-                return _load(path, plan_bytes, how="from the cache")
+                return _load(path, record_bytes, how="from the cache")
             except NotBuilt as error:
                 reasons.append(str(error))
     for cache in caches:
@@ -114,9 +114,9 @@ def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library
                 # The previous holder of the lock may have built it.
                 with contextlib.suppress(NotBuilt):
                     if path.exists():
-                        return _load(path, plan_bytes, how="from the cache")
+                        return _load(path, record_bytes, how="from the cache")
                 compiler = _compile(made_by, path)
-            return _load(path, plan_bytes, how=f"built by {compiler}")
+            return _load(path, record_bytes, how=f"built by {compiler}")
         except NotBuilt as error:
             reasons.append(str(error))
         except OSError as error:
@@ -176,7 +176,7 @@ def _check(path: Path) -> None:
         raise NotBuilt(f"{path} belongs to another user")
 
 
-def _load(path: Path, plan_bytes: int, *, how: str) -> Library:
+def _load(path: Path, record_bytes: int, *, how: str) -> Library:
     import tensorflow as tf
 
     try:
@@ -192,6 +192,6 @@ def _load(path: Path, plan_bytes: int, *, how: str) -> Library:
     ask.restype = ctypes.c_int64
     for function in (stop, free):
         function.argtypes, function.restype = [ctypes.c_void_p], None
-    if ask() != plan_bytes:
-        raise NotBuilt(f"{path} and native.py disagree about the plan")
+    if ask() != record_bytes:
+        raise NotBuilt(f"{path} and native.py disagree about the record")
     return Library(operation=operation, early=early, path=path, how=how, stop=stop, free=free)

@@ -17,7 +17,7 @@ from matex.exchange.library import Library
 from matex.exchange.route import groups
 from matex.exchange.slices import TAGS, Tables
 
-__all__ = ["PLAN_BYTES", "NativeExchange"]
+__all__ = ["RECORD_BYTES", "NativeExchange"]
 
 _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 _BEFORE, _READY = 0, 1
@@ -42,7 +42,7 @@ class _RouteTables(ctypes.Structure):
     )
 
 
-class _OperationPlan(ctypes.Structure):
+class _OperationRecord(ctypes.Structure):
     """Structure of ``exchange.cc``, which describes each field."""
 
     _fields_ = (
@@ -50,7 +50,7 @@ class _OperationPlan(ctypes.Structure):
         ("hook", _HOOK),
         *((name, ctypes.c_void_p) for name in ("comm", "datatype", "sum")),
         *((name, ctypes.c_void_p) for name in ("send", "result", "offsets")),
-        *((name, ctypes.c_int64) for name in ("parts", "most")),
+        *((name, ctypes.c_int64) for name in ("parts", "chunk")),
         *(
             (f"{name}_at", ctypes.c_int64)
             for name in ("samples", "fingerprint", "nonfinite", "ranks")
@@ -67,7 +67,7 @@ class _OperationPlan(ctypes.Structure):
     )
 
 
-PLAN_BYTES = ctypes.sizeof(_OperationPlan)
+RECORD_BYTES = ctypes.sizeof(_OperationRecord)
 
 
 class NativeExchange(HostExchange):
@@ -94,7 +94,7 @@ class NativeExchange(HostExchange):
         # The extension's handle finds the very library that it is linked to.
         functions = ctypes.CDLL(MPI.__file__)
         self._offsets = np.array(layout.offsets, np.int64)
-        self._plan = plan = _OperationPlan(
+        self._record = record = _OperationRecord(
             datatype=(MPI.DOUBLE if layout.dtype == np.float64 else MPI.FLOAT).handle,
             sum=MPI.SUM.handle,
             send=self._send.ctypes.data,
@@ -102,8 +102,8 @@ class NativeExchange(HostExchange):
             parts=len(layout.shapes),
             fence=self._has_one_result,
         )
-        route = plan.route
-        for target, names in ((plan, _COLLECTIVES), (route, _CALLS)):
+        route = record.route
+        for target, names in ((record, _COLLECTIVES), (route, _CALLS)):
             for name in names:
                 function = getattr(functions, f"MPI_{name.capitalize()}")
                 setattr(target, name, ctypes.cast(function, ctypes.c_void_p).value)
@@ -111,62 +111,62 @@ class NativeExchange(HostExchange):
         route.request_bytes, route.first_tag = MPI._sizeof(MPI.Request), TAGS
         self._tables: Tables | None = None
         self._groups = np.array(groups(layout.offsets[:-1], layout.dtype.itemsize), np.int64)
-        plan.groups, plan.group_count = self._groups.ctypes.data, len(self._groups) - 1
-        # The plan must live until then.
-        weakref.finalize(self, _free, library, plan).atexit = False
+        record.groups, record.group_count = self._groups.ctypes.data, len(self._groups) - 1
+        # The record must live until then.
+        weakref.finalize(self, _free, library, record).atexit = False
         for field in ("samples", "fingerprint", "nonfinite", "ranks"):
-            setattr(plan, f"{field}_at", layout.header_at(field))
+            setattr(record, f"{field}_at", layout.header_at(field))
         if faults.strikes:
-            plan.hook = self._hook = _HOOK(self._strike)
+            record.hook = self._hook = _HOOK(self._strike)
         self._mpi_error, self._op_error = MPI.Exception, tf.errors.OpError
 
     def waiting_since(self) -> float:
         """Time (``time.monotonic()``) since which this rank waits inside MPI; 0 if it does not."""
-        return float(self._plan.waiting_since)
+        return float(self._record.waiting_since)
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
         import tensorflow as tf
 
-        plan, dtype = ctypes.addressof(self._plan), self.layout.dtype
+        record, dtype = ctypes.addressof(self._record), self.layout.dtype
         # The gradients of the last layers are available first.
         leave = [
-            self._library.early(parts[first:last], plan=plan, U=dtype, group=number)
+            self._library.early(parts[first:last], plan=record, U=dtype, group=number)
             for number, (first, last) in reversed(list(enumerate(pairwise(self._groups))))
             if self._is_sliced
         ]
         with tf.control_dependencies(leave):
-            sums: list[Any] = self._library.operation(parts, plan=plan, U=dtype, N=len(parts))
+            sums: list[Any] = self._library.operation(parts, plan=record, U=dtype, N=len(parts))
         return sums
 
     def run(self, fused: Callable[[], Any]) -> Any:
-        plan = self._plan
-        plan.samples, plan.fingerprint = self.expected
-        plan.stage = plan.code = plan.spoiled = 0
-        plan.check_finite = self.check_finite
+        record = self._record
+        record.samples, record.fingerprint = self.expected
+        record.stage = record.code = record.spoiled = 0
+        record.check_finite = self.check_finite
         result = self._next_result()
-        plan.result = result.ctypes.data
+        record.result = result.ctypes.data
         output: Any = None
         refused: Exception | None = None
 
         def call(comm: Any) -> None:
             nonlocal output, refused
-            plan.comm = comm.handle
-            plan.size = self._communicator.world.size
-            plan.most = self._stretch
-            plan.sliced = self._is_sliced
-            if plan.sliced:
+            record.comm = comm.handle
+            record.size = self._communicator.world.size
+            record.chunk = self._chunk
+            record.sliced = self._is_sliced
+            if record.sliced:
                 self._set_out()
             try:
                 output = fused()
             except self._op_error as error:
-                self._library.stop(ctypes.addressof(plan))
-                if plan.fence and plan.stage >= _FENCED:
+                self._library.stop(ctypes.addressof(record))
+                if record.fence and record.stage >= _FENCED:
                     self._communicator.result_overwritten()
-                if plan.code:
-                    raise self._mpi_error(plan.code) from None
+                if record.code:
+                    raise self._mpi_error(record.code) from None
                 if self.error is not None:  # raised by an injected fault
                     raise self.error from None
-                if plan.stage != _REDUCED:
+                if record.stage != _REDUCED:
                     raise  # the graph itself failed, before the exchange
                 refused = error
 
@@ -176,15 +176,15 @@ class NativeExchange(HostExchange):
                 self.check()
                 raise refused
         except BaseException as error:
-            self.spoiled = bool(plan.spoiled)
+            self.spoiled = bool(record.spoiled)
             self.error = error
             raise
-        self.seconds, self.ended = plan.seconds, plan.ended
+        self.seconds, self.ended = record.seconds, record.ended
         return output
 
     def _set_out(self) -> None:
         """Pass the operation the route of the current members and the rounding residuals."""
-        route, tables, residuals = self._plan.route, self._slices.tables, self._slices.residuals
+        route, tables, residuals = self._record.route, self._slices.tables, self._slices.residuals
         if tables is not self._tables:
             self._tables = tables
             for name, value in tables.numbers.items():
@@ -203,7 +203,7 @@ class NativeExchange(HostExchange):
             if phase == _BEFORE:
                 self._before()
             elif phase == _READY:
-                self._plan.spoiled = self._ready()
+                self._record.spoiled = self._ready()
             else:
                 self._after()
         except BaseException as error:  # noqa: BLE001 - goes on behind TensorFlow, in run()
@@ -212,5 +212,5 @@ class NativeExchange(HostExchange):
         return 0
 
 
-def _free(library: Library, plan: _OperationPlan) -> None:
-    library.free(ctypes.addressof(plan))
+def _free(library: Library, record: _OperationRecord) -> None:
+    library.free(ctypes.addressof(record))

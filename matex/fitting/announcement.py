@@ -57,7 +57,7 @@ class Announcement(FitListener):
             run.say_once(f"virtual workers: {run.virtual_workers} share each batch")
         if run.active > 1:
             run.say_once(f"numbers: {in_words(but_for)}")
-        if run.communicator.world.apart:  # it is of the others
+        if run.communicator.world.awaits_admission:  # it is of the others
             return
         run.events.write(
             "fit",

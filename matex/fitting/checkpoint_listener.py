@@ -58,14 +58,14 @@ class CheckpointListener(FitListener):
         run = self._run
         stopped = not run.communicator.agree(not stops)
 
-        def take() -> DeferredSnapshot:
+        def make_state() -> DeferredSnapshot:
             return self._checkpoint.hold(cursor, stopped=stopped)
 
         self._engine.consensus()
         if self._leaves:
-            checkpoint_and_exit(run, take)
+            checkpoint_and_exit(run, make_state)
         run.faults.at("checkpoint")
-        run.saver.save(bits, take, patient=patient)
+        run.saver.save(bits, make_state, patient=patient)
 
     def epoch_done(self, report: EpochReport) -> None:
         """Save the end of an epoch; collective, waiting for the file after a fit's last epoch.
@@ -84,15 +84,15 @@ class CheckpointListener(FitListener):
         self._checkpoint.measure()
         after = Cursor(report.epoch + 1, 0, report.digest)
 
-        def take() -> DeferredSnapshot:
+        def make_state() -> DeferredSnapshot:
             return self._checkpoint.hold(after, logs=report.logs, stopped=report.is_stopped)
 
         if report.is_last:
-            run.save_for_all(take)
+            run.save_for_all(make_state)
             return
         if report.is_short:
             run.stop_request.ask_for_missing()
-            checkpoint_and_exit(run, take)
+            checkpoint_and_exit(run, make_state)
             return
         run.faults.at("checkpoint")
-        run.saver.save(FILES, take)
+        run.saver.save(FILES, make_state)

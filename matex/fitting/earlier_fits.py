@@ -46,8 +46,8 @@ class EarlierFits:
         """Note that fit *number*, of *model*, begins; collective."""
         ended, self._ended = self._ended, None
         self._remember(model, number)
-        aside = self._run.saver.aside
-        if aside is not None and ended is not None and not self._run.communicator.world.apart:
+        aside, world = self._run.saver.aside, self._run.communicator.world
+        if aside is not None and ended is not None and not world.awaits_admission:
             fit, before, held = ended
             aside.save(fit, held.snapshot, before=before)
 
@@ -60,7 +60,7 @@ class EarlierFits:
         Args:
             arguments: arguments of ``model.fit``, by name.
         """
-        if self._run.communicator.world.apart:  # it came too late: others have made the fit
+        if self._run.communicator.world.awaits_admission:  # too late: others have made the fit
             self._restore(model, arguments, number)
         elif self._run.saver.aside is not None:
             before = [fit for fit in self._fits_of(model) if fit < number]

@@ -30,7 +30,8 @@ __all__ = ["LOOP", "RAW", "FitCheckpoint", "first_epoch", "is_of_fit", "stops_in
 #: Name in the cursor of a custom loop's checkpoint: its number of steps.
 LOOP = "loop"
 
-#: Name in the cursor of a fit's checkpoint: whether its ``mark`` is of batches before their maps.
+#: Name in the cursor of a fit's checkpoint: whether its ``mark``, the stream
+#: digest, is of batches before their maps.
 RAW = "raw"
 
 # Name in the cursor: whether training was stopped there.

@@ -101,7 +101,7 @@ class FitPlan:
         return {
             "sums_gradients": sums,
             "scales_rate": self.batches.scales_rate,
-            "room": source.room if sums else None,
+            "capacity": source.capacity if sums else None,
             "synchronized": synchronized(self._run, self._model),
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from matex.fitting.fit_plan import FitPlan
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.steps.traced_step import AnyStep, CompiledStep, trace_step
@@ -23,7 +23,7 @@ def compiled_step(run: RunContext, model: Any, source: Source, plan: FitPlan) ->
         NotShareable: it cannot be split at its optimizer.
     """
     options = plan.step_options(source)
-    compiled = _compiled_before(run, model, source, options["room"])
+    compiled = _compiled_before(run, model, source, options["capacity"])
     compiled = compiled or CompiledStep(trace_step(model, source, **options))
     say_dense(run, compiled.step)
     return compiled
@@ -37,7 +37,7 @@ def keep_step(run: RunContext, model: Any, compiled: CompiledStep) -> None:
 
 
 def _compiled_before(
-    run: RunContext, model: Any, source: Source, room: Room | None
+    run: RunContext, model: Any, source: Source, capacity: SlotCapacity | None
 ) -> CompiledStep | None:
     """Step of the last fit, if Keras too would reuse its own and all ranks have it.
 
@@ -49,7 +49,7 @@ def _compiled_before(
         return None
     if compiled.step.batch_spec != source.as_data(source.signature):
         return None
-    if not compiled.step.takes(room):
+    if not compiled.step.takes(capacity):
         return None
     return compiled
 

@@ -139,7 +139,7 @@ class ReplicaCheck(FitListener):
                 check_hashes(gathered.ranks, hashes, when)
             self._heal(good, [rank for rank in gathered.ranks if rank not in good], when)
         rows = [Measured(*row) for row in gathered.rows[:, 1:].tolist()]
-        slow = self._stragglers.judge(gathered.ranks, [row.busy_us for row in rows])
+        slow = self._stragglers.detect(gathered.ranks, [row.busy_us for row in rows])
         for rank, ratio in slow.items():
             self._act_on_slow(rank, ratio)
         self._check_s = time.perf_counter() - started

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matex import keras_hooks
-from matex.checkpointing.stop_requests import stopped_in_own_loop
+from matex.checkpointing.stop_requests import stopped_in_custom_loop
 from matex.errors import TrainingError
 from matex.exchange import sums
 from matex.exchange.checksum import checksum
@@ -138,7 +138,7 @@ class ReplicatedUpdate:
         run.faults.at("after-exchange")
         self.leave_agreed = found.leaves
         if self.leave_agreed and not self.in_fit and not run.script_checkpoints:
-            self.error = stopped_in_own_loop()
+            self.error = stopped_in_custom_loop()
             raise self.error
         elapsed = time.perf_counter() - started
         sent = Traffic(1, nbytes)

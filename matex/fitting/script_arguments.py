@@ -11,7 +11,7 @@ from matex.errors import NotShareable
 from matex.fitting.free_axes import Axes, Sizes, every_axis
 from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
 from matex.keras_hooks.tensors import shapes_of_dense
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.graph_inspection import one_for_all
 
 __all__ = ["ArgumentForm", "ScriptArguments"]
@@ -73,9 +73,9 @@ class ScriptArguments:
             known[key] = self.form
 
     @property
-    def room(self) -> Room:
-        """Room that slots for its rows need."""
-        return Room(self.form.rows, tuple(map(values_of_row, self.tensors)))
+    def capacity(self) -> SlotCapacity:
+        """Capacity of slots that its rows need."""
+        return SlotCapacity(self.form.rows, tuple(map(values_of_row, self.tensors)))
 
     def signature_with(self, free: Axes) -> tuple[Any, ...]:
         """Signature of the batch with open sizes along *free* axes."""

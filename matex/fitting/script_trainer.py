@@ -14,7 +14,7 @@ from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -81,15 +81,15 @@ class ScriptTrainer:
     ) -> None:
         self._run = run
         self._source = _GivenRows(first, free, number)
-        signature, room = self._source.signature, Room(first.form.rows)
+        signature, capacity = self._source.signature, SlotCapacity(first.form.rows)
         if free:
-            room = Room(first.form.rows, (1,) * len(signature)).grown(first.room)
+            capacity = SlotCapacity(first.form.rows, (1,) * len(signature)).grown(first.capacity)
         with keras_hooks.generators_kept(), attempted("it cannot be traced"):
             self.model = keras_hooks.script_model(name, code, signature, first.form.as_data)
         self._options: dict[str, Any] = {
             "as_data": first.form.as_data,
             "rows": first.form.rows,
-            "room": room,
+            "capacity": capacity,
         }
         self._is_free = bool(free)
         self._has_stepped = False
@@ -136,8 +136,8 @@ class ScriptTrainer:
         )
 
     def takes(self, given: ScriptArguments) -> bool:
-        """Whether the step has room for the batch of *given*; local, equal on all ranks."""
-        return self._step.takes(given.room)
+        """Whether the step has slots for the batch of *given*; local, equal on all ranks."""
+        return self._step.takes(given.capacity)
 
     def step(self, given: ScriptArguments) -> Any:
         """Make one step, and return the function's result; collective.

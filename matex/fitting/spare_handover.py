@@ -16,7 +16,7 @@ from matex.fitting.fit_batches import FitBatches
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.trained_models import TrainedModels
 from matex.partition.order import OrderSeed
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
 from matex.sources.stream import Stream
 
@@ -121,10 +121,10 @@ class Handover:
         Args:
             arguments: arguments of ``model.fit``.
         """
-        if self.progress["room"] is not None:
-            rows, values = self.progress["room"]
-            iterator.engine.make_room(Room(rows, tuple(values)))
-        iterator.engine.skip_separability_check(self.progress["tried"])
+        if self.progress["capacity"] is not None:
+            rows, values = self.progress["capacity"]
+            iterator.engine.set_capacity(SlotCapacity(rows, tuple(values)))
+        iterator.engine.skip_separability_check(self.progress["checked"])
         if self.over:
             keras_hooks.start_at(model, arguments["epochs"])
             self.take_files()

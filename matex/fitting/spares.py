@@ -43,7 +43,7 @@ def _validated(model: Any) -> list[int] | None:
 
 
 class FitSpares(FitListener):
-    """Spares during one fit; its :class:`matex.steps.services.OpenSlots`.
+    """Spares during one fit; its :class:`matex.steps.services.VacantPlaces`.
 
     Args:
         run: ranks of the run.
@@ -89,7 +89,7 @@ class FitSpares(FitListener):
         run, communicator = self._run, self._run.communicator
         if not run.config.spares and not run.config.respawn:
             return None
-        if communicator.world.apart:
+        if communicator.world.awaits_admission:
             return self._join(iterator)
         if communicator.world.reserve:  # they know nothing of this fit
             run.say("no spares for this fit: they wait in an earlier one, which ended in an error")
@@ -241,8 +241,8 @@ class FitSpares(FitListener):
             "history": keras_hooks.history_of(self._model, ended=ended),
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
-            "tried": iterator.engine.tried,
-            "room": iterator.engine.room,
+            "checked": iterator.engine.checked,
+            "capacity": iterator.engine.capacity,
             "histories": self._run.replacements.histories,
             "wanted": self._run.replacements.wanted,
             "active": self._run.active,
@@ -255,11 +255,11 @@ class FitSpares(FitListener):
         """Number of variables of each model and optimizer that the script has trained. Local."""
         return [len(variables) for variables in self._trained.variables()]
 
-    def _send(self, to: Collection[int], take: Callable[[], DeferredSnapshot]) -> None:
+    def _send(self, to: Collection[int], make_state: Callable[[], DeferredSnapshot]) -> None:
         """Send the state to the ranks *to*; collective. All others hold the same state."""
         communicator = self._run.communicator
         sources = [rank for rank in communicator.world.ranks if rank not in to]
-        content = checkpoints.to_bytes(take().snapshot())
+        content = checkpoints.to_bytes(make_state().snapshot())
         size = np.array([content.size], np.int64)
         communicator.broadcast(size, sources=sources)
         if content.size != size[0]:  # it differs: receive the other, so that no rank hangs

@@ -17,7 +17,7 @@ class Stragglers:
     def __init__(self) -> None:
         self._late: dict[int, int] = {}
 
-    def judge(self, ranks: Sequence[int], busy_us: Sequence[int]) -> dict[int, float]:
+    def detect(self, ranks: Sequence[int], busy_us: Sequence[int]) -> dict[int, float]:
         """Ranks that have become slow, with the ratio of their time to the others' median.
 
         A rank is returned once each time it becomes slow.

@@ -18,7 +18,7 @@ from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.digests import digest
@@ -91,8 +91,8 @@ class BatchTrainer:
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
         keras_hooks.check_reductions(model)
-        room = _room_of(batch)
-        self._source = _GivenBatches(keras_hooks.batch_spec(batch), free, number, room.rows)
+        capacity = _capacity_of(batch)
+        self._source = _GivenBatches(keras_hooks.batch_spec(batch), free, number, capacity.rows)
         with attempted("the model cannot be built from its data before training"):
             build(model, self._source.as_data(self._source.signature))
         compiled = CompiledStep(
@@ -100,7 +100,7 @@ class BatchTrainer:
                 model,
                 self._source,
                 synchronized=synchronized(run, model),
-                room=Room(room.rows, (1,) * len(room.values)).grown(room),
+                capacity=SlotCapacity(capacity.rows, (1,) * len(capacity.values)).grown(capacity),
             )
         )
         self.adds_up_slices = bool(compiled.step.summed_embeddings)
@@ -112,8 +112,8 @@ class BatchTrainer:
         self._engine = StepEngine(run, model, self._source, compiled)
 
     def takes(self, batch: Any) -> bool:
-        """Whether the step has room for the rows of *batch*; local, equal on all ranks."""
-        return self._engine.compiled.step.takes(_room_of(batch))
+        """Whether the step has slots for the rows of *batch*; local, equal on all ranks."""
+        return self._engine.compiled.step.takes(_capacity_of(batch))
 
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one step on *batch*, tensors or None; return its logs; collective.
@@ -215,7 +215,7 @@ def _kind_of(batch: Any) -> str:
     return repr(leaves_of(spec, with_free_axes(flat_signature(spec), axes)))
 
 
-def _room_of(batch: Any) -> Room:
-    """Room that slots for the rows of *batch* need."""
+def _capacity_of(batch: Any) -> SlotCapacity:
+    """Capacity of slots that the rows of *batch* need."""
     tensors = _tensors(batch)
-    return Room(rows_in(tensors), tuple(map(values_of_row, tensors)))
+    return SlotCapacity(rows_in(tensors), tuple(map(values_of_row, tensors)))

@@ -87,7 +87,7 @@ class WholeBatches:
             is_iterating: whether an iterator of shared steps supplies the batches.
         """
         run = self._run
-        if run.joining is not None and run.communicator.world.apart:
+        if run.joining is not None and run.communicator.world.awaits_admission:
             why = "every rank computes whole batches in the fit that they are in"
             run.joining.leave(why, for_good=False)
         kept = (

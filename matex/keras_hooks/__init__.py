@@ -19,8 +19,8 @@ from matex.keras_hooks.callbacks import (
     set_history,
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_dataset, is_stream, shuffled_rows
-from matex.keras_hooks.feeds import feeds, forget_best_weights, forget_feeds, watch_feeds
 from matex.keras_hooks.files import cache_folder, replace_file_functions
+from matex.keras_hooks.fit_data import fit_data, forget_best_weights, forget_fit, watch_fits
 from matex.keras_hooks.functions import (
     argument_leaves,
     as_function,
@@ -188,13 +188,13 @@ __all__ = [
     "evaluates_rows",
     "exchange_in_graph",
     "exchange_outside_xla",
-    "feeds",
     "first_epoch",
+    "fit_data",
     "flat_layers",
     "flat_logs",
     "flatten",
     "forget_best_weights",
-    "forget_feeds",
+    "forget_fit",
     "functional_of",
     "generators_kept",
     "global_generator",
@@ -289,7 +289,7 @@ __all__ = [
     "validation_of",
     "verify",
     "watch_environment",
-    "watch_feeds",
+    "watch_fits",
     "watch_functions",
     "weighted_batch_metrics",
     "with_functions_inline",

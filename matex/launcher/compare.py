@@ -37,7 +37,7 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
     try:
         status = _run([*command, *wanted.program], output, wanted.config.seed)
     except KeyboardInterrupt:
-        _say("told to leave: nothing is compared")
+        _say("asked to stop: nothing is compared")
         return
     if status != 0:
         said = output.read_text().strip().splitlines() or ["nothing"]

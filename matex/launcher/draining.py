@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from matex.errors import InputError
-from matex.launcher.ending import all_events, last_start
+from matex.launcher.exit_report import all_events, last_start
 from matex.launcher.restarts import members_of
 from matex.records.resize_request import Request, write_request
 

@@ -12,12 +12,12 @@ from matex.records.summary import SUMMARY
 from matex.run.timeouts import WORK_S
 
 __all__ = [
-    "LEAVE_S", "PARTED_S", "AwakeClock", "Patience", "Quiet", "has_summary", "signs_in",
+    "LEAVE_S", "SPLIT_S", "AwakeClock", "Patience", "Quiet", "has_summary", "signs_in",
 ]  # fmt: skip
 
 #: Limit after ranks on several hosts have lost each other, when the remaining ones give a sign of
 #: life each second; or after all have ended the script, and only leave.
-PARTED_S = 40.0
+SPLIT_S = 40.0
 #: The ranks that are left have only to leave MPI.
 LEAVE_S = 10.0
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
@@ -66,7 +66,7 @@ class Patience:
         self._clock = clock or AwakeClock()
         self._seen, self._since = Sign(), self._clock()
         self._over_since: float | None = None
-        self._leave_s = PARTED_S
+        self._leave_s = SPLIT_S
         self._patience_s = limit_s or WORK_S
         self._limit_s = max(self._patience_s, _START_S)
 
@@ -84,7 +84,7 @@ class Patience:
             self._over_since = self._clock()
         return is_left() or self._clock() - self._over_since > LEAVE_S
 
-    def ends(self, *, several: bool, parted: bool) -> str:
+    def ends(self, *, several: bool, split: bool) -> str:
         """Reason for which the launcher waits no longer; "" while it waits.
 
         With a summary there is nothing more to wait for but the ranks' end: where a host that the
@@ -93,20 +93,20 @@ class Patience:
 
         Args:
             several: the ranks are on several hosts.
-            parted: whether ranks on different hosts have lost each other.
+            split: whether ranks on different hosts have lost each other.
         """
         if several and has_summary(self._report):
             if self._over_since is None:
                 self._over_since = self._clock()
-                self._leave_s = LEAVE_S if _has_lost_ranks(self._report) else PARTED_S
+                self._leave_s = LEAVE_S if _has_lost_ranks(self._report) else SPLIT_S
             over = self._clock() - self._over_since > self._leave_s
             return f"no end of all ranks {self._leave_s:.0f} s after the summary" if over else ""
         sign = read_sign(self._report)
         if sign != self._seen:
             self._seen, self._since = sign, self._clock()
             self._limit_s = self._patience_s
-        if parted:
-            self._limit_s = min(self._limit_s, PARTED_S)
+        if split:
+            self._limit_s = min(self._limit_s, SPLIT_S)
         if self._clock() - self._since <= self._limit_s:
             return ""
         return f"no sign of life for {self._limit_s:.0f} s"
@@ -123,7 +123,7 @@ class Quiet:
     def __init__(
         self,
         look: Callable[[], object],
-        for_s: float = PARTED_S,
+        for_s: float = SPLIT_S,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._look = look

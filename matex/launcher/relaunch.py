@@ -12,7 +12,7 @@ from pathlib import Path
 
 from matex.checkpointing.host_memory import Places
 from matex.launcher.arbiter import HostNames
-from matex.launcher.ending import all_events, last_start, this_job
+from matex.launcher.exit_report import all_events, last_start, this_job
 from matex.launcher.hosts import Hosts
 from matex.launcher.launch import Launch
 from matex.launcher.restarts import (

@@ -20,16 +20,23 @@ from matex.config import ARBITER, one_order_of_sets
 from matex.config.batch_systems import launcher_settings
 from matex.launcher.arbiter import Arbiter, HostNames
 from matex.launcher.draining import Draining
-from matex.launcher.ending import NOT_STARTED, Logs, all_events, judge, last_start, reason_of
+from matex.launcher.exit_report import (
+    NOT_STARTED,
+    Logs,
+    all_events,
+    exit_status,
+    last_start,
+    reason_of,
+)
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, check_survival, mpiexec_command
-from matex.launcher.meeting import Meeting
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
 from matex.launcher.preparing import all_owned, prepare
 from matex.launcher.rank_processes import processes_with
 from matex.launcher.relaunch import Relaunch, Survey, take_fence
+from matex.launcher.rendezvous import Rendezvous
 from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
 from matex.launcher.scratch import scratch_directory
 from matex.launcher.signals import Signals
@@ -90,7 +97,9 @@ def supervise(wanted: Launch) -> int:
             with supervisor.listening():
                 reason = supervisor.run()
                 supervisor.relaunch.tidy(reason)
-        return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept is not None)
+        return exit_status(
+            report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept is not None
+        )
 
 
 class _Supervisor:
@@ -182,10 +191,10 @@ class _Supervisor:
 
     def _left(self, reason: str | None) -> str:
         """Reason for a missing summary after a stop request."""
-        told = f"told to leave ({self._signals.first})"
+        stop = f"asked to stop ({self._signals.first})"
         if reason is not None:
-            return f"{reason}, {told}"
-        return f"{told}, and ended by another signal before all ranks had said so"
+            return f"{reason}, {stop}"
+        return f"{stop}, and ended by another signal before all ranks had said so"
 
     def _attempt(self, wanted: Launch) -> str | None:
         """Start the ranks and wait for their end; return why they ended, None if unknown."""
@@ -203,8 +212,8 @@ class _Supervisor:
             with self._signals.passed_to(job):
                 spawns = wanted.config.respawn > 0 and not wanted.cold
                 here = RanksHere(self._report, wanted.processes, job.ranks)
-                meeting = Meeting(arbiter.starting if arbiter else here, wanted.processes)
-                silent = self._silence(job, arbiter, meeting, spawns=spawns)
+                rendezvous = Rendezvous(arbiter.starting if arbiter else here, wanted.processes)
+                silent = self._silence(job, arbiter, rendezvous, spawns=spawns)
                 status = job.status
                 job.end(ask=not silent or has_summary(self._report))
         end_start(self._report)
@@ -225,18 +234,20 @@ class _Supervisor:
         finally:
             arbiter.close()
 
-    def _silence(self, job: Job, arbiter: Arbiter | None, meeting: Meeting, *, spawns: bool) -> str:
+    def _silence(
+        self, job: Job, arbiter: Arbiter | None, rendezvous: Rendezvous, *, spawns: bool
+    ) -> str:
         """Wait for the job's end; return why the wait was given up, "" if the job ended."""
         patience = Patience(self._report, self._wanted.config.hang_timeout)
-        while not job.wait(meeting.look_s):
+        while not job.wait(rendezvous.look_s):
             self._draining.look()
             if spawns and patience.is_over(job.is_left):
                 return ""
-            parted = arbiter is not None and arbiter.was_asked
-            if missed := meeting.missed():
+            split = arbiter is not None and arbiter.was_asked
+            if missed := rendezvous.missed():
                 self._missed = True
                 return missed
-            reason = patience.ends(several=arbiter is not None, parted=parted)
+            reason = patience.ends(several=arbiter is not None, split=split)
             if reason:
                 return reason
         return ""

@@ -20,7 +20,7 @@ class CallKind(Enum):
     PREDICT = auto()
     TRAIN_ON_BATCH = auto()
     STEP = auto()
-    """A shared step of a loop of the script's own."""
+    """A shared step of a custom loop."""
     PLAIN = auto()
     """A callback's call of a model, made as in one process; other ranks may not make it."""
     ALONE = auto()

@@ -20,9 +20,9 @@ from matex.fitting.train_on_batch import BatchTrainers
 from matex.process.apoptosis_option import ApoptosisOption
 from matex.process.call_stack import CallKind, CallStack, arguments_of
 from matex.process.callback_placement import AgreementCallback, share_out
+from matex.process.custom_loops import CustomLoops
+from matex.process.data_pass import DataPass
 from matex.process.file_separation import separate_files
-from matex.process.own_loops import OwnLoops
-from matex.process.passing import DataPass
 from matex.process.progress_bar import living_ranks
 from matex.run.context import RunContext
 from matex.run.life_cycle import RunLifeCycle
@@ -43,9 +43,9 @@ class KerasAdapter:
         self.replicated = ReplicatedUpdate(run)
         self._life_cycle = RunLifeCycle(run)
         self._calls = CallStack()
-        self._own_loops = OwnLoops(run, self._calls, self.replicated)
-        self._earlier = EarlierFits(run, self._own_loops.trained)
-        self._passing = DataPass(run.say)
+        self._custom_loops = CustomLoops(run, self._calls, self.replicated)
+        self._earlier = EarlierFits(run, self._custom_loops.trained)
+        self._data_pass = DataPass(run.say)
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None
@@ -70,7 +70,7 @@ class KerasAdapter:
         keras_hooks.watch_environment()
         if self.run.communicator.initial_size > 1:
             keras_hooks.leave_xla(self.run.say)
-        self._own_loops.share()
+        self._custom_loops.share()
         if strange := keras_hooks.untested():
             self.run.say(strange)
         self._life_cycle.begin()
@@ -83,7 +83,7 @@ class KerasAdapter:
 
     def finish(self, reason: str | None = None) -> None:
         """End the run, after the script has ended on all ranks; collective, once."""
-        digest = self._own_loops.trained.digest() if reason is None else None
+        digest = self._custom_loops.trained.digest() if reason is None else None
         self._life_cycle.end(digest, reason=reason)
 
     # Methods that Keras calls.
@@ -103,11 +103,11 @@ class KerasAdapter:
         number, self._fits = self._fits, self._fits + 1
         self._fit = fit = Fit(
             self.run, model, number=number, order_seed=self._order_seeds.next(), arguments=given,
-            replicated=self.replicated, trained=self._own_loops.trained,
+            replicated=self.replicated, trained=self._custom_loops.trained,
         )  # fmt: skip
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
-            self._fit, read = None, functools.partial(self._passing.make, original, model, given)
+            self._fit, read = None, functools.partial(self._data_pass.make, original, model, given)
             with self._calls.within(CallKind.PLAIN):
                 return self._earlier.passed_over(model, given, number=number, read=read)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
@@ -237,9 +237,9 @@ class KerasAdapter:
                 return self._fit.step(original, iterator)
             if not self._calls.is_empty:
                 return original(iterator)
-            return self._own_loops.train_on_batch(original, model, trainers, next(iterator))
+            return self._custom_loops.train_on_batch(original, model, trainers, next(iterator))
 
-        return self._passing.reading_or(model, train)
+        return self._data_pass.reading_or(model, train)
 
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         return test_function(original, model)
@@ -249,15 +249,15 @@ class KerasAdapter:
 
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
-        return self._own_loops.applying(optimizer, gradients)
+        return self._custom_loops.applying(optimizer, gradients)
 
     def stepping_on(self, data: Any) -> None:
         """Note the *data* of a train step that is traced or run; None after it. Local."""
         self.replicated.begin_train_step(data)
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
-        """Average *gradients* of *sources* for a distributed tape; collective in own loops."""
-        return self._own_loops.taped(gradients, sources)
+        """Average *gradients* of *sources* for a distributed tape; collective in custom loops."""
+        return self._custom_loops.taped(gradients, sources)
 
     def begin_own_checkpoint(self) -> int:
         """Note that the script saves a custom loop; return the number of earlier fits; local.
@@ -265,7 +265,7 @@ class KerasAdapter:
         Raises:
             InputError: the script saves a custom loop already.
         """
-        self._own_loops.begin_checkpoint()
+        self._custom_loops.begin_checkpoint()
         return self._fits
 
     def _shared_out(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:

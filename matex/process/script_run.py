@@ -11,7 +11,7 @@ import ft
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.config import Config
 from matex.data.reading_errors import data_error_in
-from matex.errors import DataError, MatexError, ToldToLeave
+from matex.errors import DataError, MatexError, StopRequested
 from matex.process.bootstrap import error_of_graphs, start_rank
 from matex.process.program import file_of, run_program
 from matex.records import console
@@ -73,7 +73,7 @@ def _end_by(error: DataError) -> NoReturn:
 
 def _failed(adapter: KerasAdapter, error: MatexError) -> int:
     """Leave after *error*, which all ranks have raised, and print it once."""
-    if isinstance(error, ToldToLeave):
+    if isinstance(error, StopRequested):
         from matex.run.preemption import record_stop
 
         record_stop(adapter.run, str(error))

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from matex.records.equality import numbers_of
+from matex.records.event_counts import event_counts
 from matex.records.events import Event, give_room, write_json
 from matex.records.fault_records import FIELDS, fault_records, restarts_in
 from matex.records.losses import ranks_left, ranks_lost
 from matex.records.starts import starts_of, stop_signals
 from matex.records.step_report import StepReport
-from matex.records.told_counts import told_counts
 
 __all__ = [
     "COUNTS",
@@ -260,7 +260,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
     ]
     status = "stopped" if any(event["time_s"] >= requested_s for event in files) else "failed"
     summary = summarize(
-        Totals(world_size_start=ranks, steps=max(0, step), **told_counts(events)),
+        Totals(world_size_start=ranks, steps=max(0, step), **event_counts(events)),
         events,
         status=status,
         reason=reason,

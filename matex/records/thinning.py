@@ -10,22 +10,22 @@ __all__ = ["Thinning", "stride_for", "thinned"]
 _T = TypeVar("_T")
 
 #: Number of items that are kept before k doubles.
-ROOM = 500
+LIMIT = 500
 
 
 class Thinning:
-    """Keeps numbers that are multiples of ``every``, which doubles with each *room* of them.
+    """Keeps numbers that are multiples of ``every``, which doubles with each *limit* of them.
 
-    Ranks that count equally keep the same numbers. Of N numbers some ``room * log2(N / room)`` are
-    kept, including all multiples of the last ``every``.
+    Ranks that count equally keep the same numbers. Of N numbers some ``limit * log2(N / limit)``
+    are kept, including all multiples of the last ``every``.
 
     Args:
-        room: numbers kept before ``every`` doubles.
+        limit: numbers kept before ``every`` doubles.
     """
 
-    def __init__(self, room: int = ROOM) -> None:
+    def __init__(self, limit: int = LIMIT) -> None:
         self.every = 1
-        self._room = room
+        self._limit = limit
         self._kept = 0
 
     def keeps(self, number: int) -> bool:
@@ -33,7 +33,7 @@ class Thinning:
         if number % self.every:
             return False
         self._kept += 1
-        if self._kept > self._room:
+        if self._kept > self._limit:
             self._kept = 1
             self.every *= 2
             return number % self.every == 0

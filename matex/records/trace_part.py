@@ -28,7 +28,7 @@ def part_name(rank: int) -> str:
     return f"rank-{rank:04d}.trace"
 
 
-class _Taken(NamedTuple):
+class _TraceSlice(NamedTuple):
     name: str
     number: int
     every: int
@@ -67,7 +67,7 @@ class TracePart:
         self._steps = Thinning()
         self._calls: defaultdict[str, int] = defaultdict(int)
         self._call_thinning: defaultdict[str, Thinning] = defaultdict(Thinning)
-        self._samples: list[_Taken] = []
+        self._samples: list[_TraceSlice] = []
 
     def step(self, number: int, report: StepReport) -> None:
         """Note a finished step.
@@ -96,7 +96,7 @@ class TracePart:
         thinning = self._call_thinning[name]
         if thinning.keeps(number):
             every = thinning.every
-            self._samples.append(_Taken(name, number, every, began, self._clock(), {}))
+            self._samples.append(_TraceSlice(name, number, every, began, self._clock(), {}))
 
     def flush(self) -> None:
         """Append the new slices to the file."""
@@ -124,18 +124,18 @@ class TracePart:
         return self._file
 
 
-def _sample_of(number: int, every: int, report: StepReport, now: float) -> _Taken:
+def _sample_of(number: int, every: int, report: StepReport, now: float) -> _TraceSlice:
     times = report.times
     if times is None:
-        return _Taken(STEP, number, every, now - report.step_s, now, {})
+        return _TraceSlice(STEP, number, every, now - report.step_s, now, {})
     intervals = {"read": times.read, "exchange": times.exchanges}
     ended = times.began + report.step_s
     if report.replay is not None:
         intervals["interrupted"] = ()
-    return _Taken(STEP, number, every, times.began, ended, intervals)
+    return _TraceSlice(STEP, number, every, times.began, ended, intervals)
 
 
-def _record_of(sample: _Taken, unix: float) -> dict[str, Any]:
+def _record_of(sample: _TraceSlice, unix: float) -> dict[str, Any]:
     """Line of *sample*; *unix* is the Unix time at which its clock was 0."""
     began = sample.began
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 import checkpoints
 import ft
-from matex.checkpointing.saver import FILES, Saver, Take
+from matex.checkpointing.saver import FILES, MakeState, Saver
 from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config, arbiter_setting
 from matex.config.virtual import VIRTUAL, workers_for
@@ -236,13 +236,13 @@ class RunContext:
         self.ledger.next_step()
         self.watch.step_done()
 
-    def save_for_all(self, take: Take) -> bool:
+    def save_for_all(self, make_state: MakeState) -> bool:
         """Save to a file and wait until it is written; collective.
 
         Returns:
             True if the file was written.
         """
-        return self.saver.save_for_all(take, point=lambda: self.faults.at("checkpoint"))
+        return self.saver.save_for_all(make_state, point=lambda: self.faults.at("checkpoint"))
 
     # Services for spares.
 

@@ -54,6 +54,6 @@ class RunHooks(ft.Hooks):
             self._launcher.heard(recovery)
         self._record(recovery)
 
-    def decide(self, parting: ft.Parting) -> ft.Ruling:
+    def decide(self, split: ft.NetworkSplit) -> ft.Ruling:
         """Ruling of the launcher whether the present ranks go on; see :meth:`ft.Hooks.decide`."""
-        return super().decide(parting) if self._launcher is None else self._launcher.decide(parting)
+        return super().decide(split) if self._launcher is None else self._launcher.decide(split)

@@ -24,11 +24,11 @@ class LauncherClient:
     def __init__(self, setting: str) -> None:
         self._address = LauncherAddress.read(setting)
 
-    def decide(self, parting: ft.Parting) -> ft.Ruling:
+    def decide(self, split: ft.NetworkSplit) -> ft.Ruling:
         """Whether the present ranks may go on. An :data:`ft.Arbiter`."""
-        answer = self._say(parting, asks=True)
+        answer = self._say(split, asks=True)
         if answer is None:
-            return ft.Ruling("" if parting.is_larger else "the launcher does not answer")
+            return ft.Ruling("" if split.is_larger else "the launcher does not answer")
         return answer
 
     def heard(self, recovery: ft.Recovery) -> None:
@@ -41,19 +41,19 @@ class LauncherClient:
         self._tell(world, admitted=[member.rank])
 
     def _tell(self, world: ft.World, admitted: Sequence[int] = ()) -> None:
-        parting = ft.Parting(present=world.everyone, spread=world.spread)
+        split = ft.NetworkSplit(present=world.everyone, spread=world.spread)
         options = {"asks": False, "admitted": admitted}
-        threading.Thread(target=self._say, args=(parting,), kwargs=options, daemon=True).start()
+        threading.Thread(target=self._say, args=(split,), kwargs=options, daemon=True).start()
 
     def _say(
-        self, parting: ft.Parting, *, asks: bool, admitted: Sequence[int] = ()
+        self, split: ft.NetworkSplit, *, asks: bool, admitted: Sequence[int] = ()
     ) -> ft.Ruling | None:
         content = {
             "token": self._address.token,
             "asks": asks,
-            "present": [[member.rank, member.host] for member in parting.present],
+            "present": [[member.rank, member.host] for member in split.present],
             "admitted": list(admitted),
-            "unknown": [[m.rank, m.host, m.pid, m.space] for m in parting.unknown],
+            "unknown": [[m.rank, m.host, m.pid, m.space] for m in split.unknown],
         }
         for connection in self._address.connections():
             try:

@@ -51,7 +51,7 @@ class RunLifeCycle:
         world = run.communicator.world
         run.events.write(
             "start", pid=world.me.pid, host=world.me.host,
-            world_size=run.active if world.apart else run.size_of(world),
+            world_size=run.active if world.awaits_admission else run.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
             ends_s=run.stop_request.ends_s,
         )  # fmt: skip
@@ -105,7 +105,7 @@ class RunLifeCycle:
         run = self._run
         if run.outcome.end():
             return
-        if run.joining is not None and run.communicator.world.apart:
+        if run.joining is not None and run.communicator.world.awaits_admission:
             run.joining.leave("the script came to its end, without the fit that the others are in")
         run.replacements.end()
         waiting = {member.rank for member in run.communicator.world.reserve}

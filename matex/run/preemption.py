@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matex.checkpointing.saver import Take
+from matex.checkpointing.saver import MakeState
 from matex.checkpointing.stop_requests import MISSING, PreemptedExit, described
 from matex.records.starts import stop_signals
 from matex.run.context import RunContext
@@ -12,39 +12,39 @@ from matex.run.context import RunContext
 __all__ = ["checkpoint_and_exit", "record_stop"]
 
 
-def checkpoint_and_exit(run: RunContext, take: Take | None) -> None:
+def checkpoint_and_exit(run: RunContext, make_state: MakeState | None) -> None:
     """Save and leave; collective, between steps, after all ranks have agreed.
 
     It returns only if all ranks were to be started again for the sake of missing ranks, and nothing
     could be saved: then they go on without them.
 
     Args:
-        take: function that holds the state after the step; None if none can be made.
+        make_state: function that holds the state after the step; None if none can be made.
 
     Raises:
         PreemptedExit: on every rank.
     """
     codes = _codes(run)
     if MISSING in codes and codes <= {0, MISSING}:
-        _exit_to_regrow(run, take)
+        _exit_to_regrow(run, make_state)
         return
     problem = None
     if run.saver.files is None:
         problem = "--checkpoint DIR was not given, so there is nothing to continue from"
-    elif take is None:
+    elif make_state is None:
         problem = "no checkpoint can be made of this training"
-    elif not run.save_for_all(take):
+    elif not run.save_for_all(make_state):
         problem = "the checkpoint could not be written"
     record_stop(run, problem)
     raise PreemptedExit(resumable=problem is None)
 
 
-def _exit_to_regrow(run: RunContext, take: Take | None) -> None:
+def _exit_to_regrow(run: RunContext, make_state: MakeState | None) -> None:
     run.stop_request.missing_heard()
-    if take is None:
+    if make_state is None:
         run.never_regrow()
         run.say("no checkpoint can be made of this training: it goes on with fewer ranks")
-    elif run.save_for_all(take):
+    elif run.save_for_all(make_state):
         size, wanted = run.communicator.world.size, run.config.grow_to
         reason = f"left after step {run.step} with {size} ranks, to go on with {wanted}"
         run.outcome.stop(reason, resumable=True)
@@ -70,6 +70,6 @@ def record_stop(run: RunContext, problem: str | None) -> None:
     # A signal to matex run reaches the ranks as another signal.
     signals = [event["signal"] for event in stop_signals(run.events.all())] or signals
     why = f"; {problem}" if problem else ""
-    reason = f"told to leave after step {run.step} ({signals[0]}){why}"
+    reason = f"asked to stop after step {run.step} ({signals[0]}){why}"
     run.outcome.stop(reason, resumable=not problem)
     run.say(reason)

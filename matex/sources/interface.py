@@ -19,7 +19,7 @@ from matex.data import Batches
 from matex.data.prefetch import Prefetch
 from matex.errors import InputError
 from matex.partition.order import Order, Visits
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span
 
 __all__ = ["GlobalBatch", "RowSource", "Source"]
@@ -37,8 +37,8 @@ class GlobalBatch(Protocol):
         """Reason for which tensors with different rows cannot be divided; "" if they can."""
 
     @property
-    def room(self) -> Room:
-        """Room that slots for its rows need; equal on all ranks."""
+    def capacity(self) -> SlotCapacity:
+        """Capacity of slots that its rows need; equal on all ranks."""
 
     def rows(self, spans: Sequence[Span]) -> Any:
         """The samples of *spans* as tensors, in the form of the source's ``signature``."""
@@ -66,8 +66,8 @@ class Source(Protocol):
     resources: frozenset[int]
     """Identities of the handles of variables that the pipeline of the data uses."""
 
-    room: Room | None
-    """Room that slots for rows need at first; None if batches may need more than they tell."""
+    capacity: SlotCapacity | None
+    """Capacity of slots that rows need at first; None if batches may need more than they tell."""
 
     digest: int
     """63 bits that identify the batches so far, or their order; 0 where the cursor does."""
@@ -141,8 +141,8 @@ class _RowBatch:
     uneven: str = ""
 
     @property
-    def room(self) -> Room:
-        return Room(self.span[1] - self.span[0])
+    def capacity(self) -> SlotCapacity:
+        return SlotCapacity(self.span[1] - self.span[0])
 
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
         return self._read(self._order.indices(spans), then=lambda: self._following(spans))
@@ -202,7 +202,7 @@ class RowSource:
         self.samples: int | None = batches.samples
         self.most_rows: int | None = self._batch_size
         self.resources: frozenset[int] = frozenset()
-        self.room: Room | None = Room(self._batch_size)
+        self.capacity: SlotCapacity | None = SlotCapacity(self._batch_size)
         self.digest = 0
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import ft
 from matex.keras_hooks.tensors import whole_numbers
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span
 from matex.sources.stream import Stream, rows_in
 from matex.sources.stream_batch import StreamBatch
@@ -35,9 +35,9 @@ class _RawBatch(StreamBatch):
         self._pipeline = pipeline
 
     @property
-    def room(self) -> Room:
-        """Room that slots for its rows need; no rank knows the lengths of all mapped rows."""
-        return super().room._replace(values=())
+    def capacity(self) -> SlotCapacity:
+        """Capacity of slots that its rows need; no rank knows the lengths of all mapped rows."""
+        return super().capacity._replace(values=())
 
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
         start = self.span[0]
@@ -68,7 +68,7 @@ class MappedStream(Stream):
         most_rows: int | None = None,
     ) -> None:
         super().__init__(feed, pipeline.element_spec, most_rows=most_rows)
-        self.room = Room(most_rows or 1)
+        self.capacity = SlotCapacity(most_rows or 1)
         self._pipeline = pipeline
         self._place = place
         self._communicator = communicator

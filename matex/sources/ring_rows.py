@@ -94,7 +94,7 @@ class RingRows(RowSource):
         self._store = RowStore(
             batches.samples,
             [Form(tuple(table.shape[1:]), np.dtype(table.dtype)) for table in batches.tables],
-            room=min(batches.samples, share),
+            capacity=min(batches.samples, share),
         )
         self._passing = RowExchange(communicator, self._store)
         self._planned: tuple[tuple[int, ...], _EpochPlan] | None = None

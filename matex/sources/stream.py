@@ -21,7 +21,7 @@ from keras import tree
 
 from matex import keras_hooks
 from matex.errors import DataError, InputError, NotShareable
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span
 from matex.sources.digests import digest, older_digest
 from matex.sources.stream_batch import StreamBatch
@@ -91,7 +91,9 @@ class Stream:
         self.samples: int | None = None
         self.most_rows = most_rows
         self.resources: frozenset[int] = frozenset()
-        self.room: Room | None = Room(most_rows or 1, (1,) * len(self.signature))
+        self.capacity: SlotCapacity | None = SlotCapacity(
+            most_rows or 1, (1,) * len(self.signature)
+        )
         self.digest = 0
 
     @property

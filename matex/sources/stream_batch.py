@@ -11,7 +11,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.keras_hooks.rows import values_of_row
 from matex.partition.order import hashes
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span
 
 __all__ = ["StreamBatch"]
@@ -38,10 +38,10 @@ class StreamBatch:
         self.uneven = _uneven(tensors)
 
     @property
-    def room(self) -> Room:
-        """Room that slots for its rows need."""
+    def capacity(self) -> SlotCapacity:
+        """Capacity of slots that its rows need."""
         values = tuple(map(values_of_row, self._tensors))
-        return Room(self.span[1] - self.span[0], values)
+        return SlotCapacity(self.span[1] - self.span[0], values)
 
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
         start = self.span[0]

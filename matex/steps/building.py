@@ -11,7 +11,7 @@ from matex.keras_hooks.building import free_of_rows
 from matex.keras_hooks.functions import variables_with_values
 from matex.keras_hooks.metrics import until_metrics_are_made
 from matex.keras_hooks.rows import zeros_as
-from matex.steps.eager_trial import EagerTrial
+from matex.steps.dry_run import DryRun
 from matex.steps.silence import unheard
 from matex.steps.user_code import attempted
 
@@ -46,7 +46,7 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         return
     with contextlib.suppress(NotShareable), attempted("call fails on rows of zeros"), unheard():
         _call(model, data)
-    kept = EagerTrial(model).building
+    kept = DryRun(model).building
     keras_hooks.build(model, data, for_fit=for_fit, follow=follow, within=kept)
 
 
@@ -59,7 +59,7 @@ def _call(model: Any, data: Any) -> None:
     if all(layer.built for layer in keras_hooks.flat_layers(model)):
         return
     rows = keras_hooks.map_structure(lambda spec: zeros_as(spec, _ROWS), data)
-    with EagerTrial(model).building(), free_of_rows():
+    with DryRun(model).building(), free_of_rows():
         model(keras_hooks.inputs_of(rows), training=True)
 
 
@@ -82,7 +82,7 @@ def _run(model: Any, data: Any) -> None:
     Its Python may keep what it computes, and tensors of a trace would be of no use to it later.
     """
     rows = keras_hooks.map_structure(lambda spec: zeros_as(spec, _ROWS), data)
-    with EagerTrial(model).run(), until_metrics_are_made(model):
+    with DryRun(model).run(), until_metrics_are_made(model):
         model.train_step(rows)
 
 

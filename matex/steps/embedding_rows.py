@@ -26,7 +26,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.exchange.layout import Segment
 from matex.keras_hooks.rows import known_rows
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.look_ups import LookUp, look_ups, pieces_of
 
 __all__ = ["EmbeddingRows", "Placed", "from_row", "places_of"]
@@ -69,12 +69,12 @@ class EmbeddingRows:
     take more memory, or cannot be assigned to rows.
 
     Args:
-        room: room for the largest global batch so far; None if unknown or if slices must not be
-            used: then all gradients are dense.
+        capacity: slots for the largest global batch so far; None if unknown or if slices must not
+            be used: then all gradients are dense.
     """
 
-    def __init__(self, room: Room | None) -> None:
-        self._room = room
+    def __init__(self, capacity: SlotCapacity | None) -> None:
+        self._capacity = capacity
         self._kinds: list[_SliceKind] = []
         self.summed: dict[str, int] = {}
         self._counts: dict[str, dict[int | None, int]] = {}  # look-ups of eager batches, by rows
@@ -99,12 +99,16 @@ class EmbeddingRows:
         """Numbers of the gradients in the order of exchange."""
         return sorted(range(len(self._kinds)), key=lambda n: bool(self._kinds[n].looked_up))
 
-    def take(self, room: Room | None) -> bool:
-        """Whether batches that take *room* need no more slots than there are."""
+    def holds(self, capacity: SlotCapacity | None) -> bool:
+        """Whether batches that need *capacity* need no more slots than there are."""
         if not self.used:
             return True
         tensors = [number for kind in self._kinds for number in kind.tensors]
-        return self._room is not None and room is not None and self._room.holds(room, tensors)
+        return (
+            self._capacity is not None
+            and capacity is not None
+            and self._capacity.holds(capacity, tensors)
+        )
 
     def fill(
         self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any, placed: Placed
@@ -138,8 +142,8 @@ class EmbeddingRows:
         self, slices: Any, kind: _SliceKind, counts: list[Any], rows: Any, placed: Placed
     ) -> Any:
         """Slots with the *slices* of some rows, of which each has *counts*, by look-up."""
-        assert self._room is not None
-        width, most = slices.shape[1], self._room.rows
+        assert self._capacity is not None
+        width, most = slices.shape[1], self._capacity.rows
         blocks = []
         # Fails if the number of slices differs from the number that rows bring.
         for block, count, slots in zip(
@@ -184,14 +188,14 @@ class EmbeddingRows:
         shape = tuple(int(n) for n in variable.shape)
         if not isinstance(gradient, tf.IndexedSlices):
             return _SliceKind((), shape)
-        room = self._room or Room(0)
-        looked_up = tuple(look_ups(gradient.indices, batch) if self._room else ())
-        if not all(each.is_bounded_by(room) for each in looked_up):
+        capacity = self._capacity or SlotCapacity(0)
+        looked_up = tuple(look_ups(gradient.indices, batch) if self._capacity else ())
+        if not all(each.is_bounded_by(capacity) for each in looked_up):
             looked_up = ()
-        slots = tuple(each.per_row(room) for each in looked_up)
+        slots = tuple(each.per_row(capacity) for each in looked_up)
         width = gradient.values.dtype.size
         dense_bytes = prod(shape) * width
-        slice_bytes = room.rows * sum(slots) * (prod(shape[1:]) * width + 4)
+        slice_bytes = capacity.rows * sum(slots) * (prod(shape[1:]) * width + 4)
         if not looked_up or shape[0] >= _EXACT or slice_bytes > max(dense_bytes, _SMALL_BYTES):
             name = getattr(variable, "path", variable.name)
             if not self._is_whole(name, gradient.indices, batch):

@@ -8,7 +8,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span, size
 from matex.records.step_report import Interval, Replay, StepReport, StepRequests, StepTimes
 from matex.sources.interface import GlobalBatch
@@ -17,14 +17,14 @@ from matex.steps.maker import StepMaker
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import AllStop
 from matex.steps.repeated_check import find_again, is_due
-from matex.steps.row_recovery import RowRecovery
+from matex.steps.row_account import RowAccount
 from matex.steps.separability import agree_separable
-from matex.steps.services import OpenSlots, StepServices, StepSource
+from matex.steps.services import StepServices, StepSource, VacantPlaces
 from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.single_update import SingleUpdate
 from matex.steps.step import Step
-from matex.steps.traced_step import AnyStep, CompiledStep, agreed_room, trace_anew
+from matex.steps.traced_step import AnyStep, CompiledStep, agreed_capacity, trace_anew
 from matex.steps.virtual_update import VirtualUpdate
 from matex.strategies import Strategy, Sync, Traffic
 
@@ -42,7 +42,7 @@ class StepEngine:
         strategy: strategy with which ranks share the work; synchronous averaging by default.
         finds_nonfinite: whether to check for NaN and infinity, True by default; False if the script
             does so itself.
-        made_anew: function called with a step built anew, with more room; none by default.
+        made_anew: function called with a step built anew, with more slots; none by default.
 
     Raises:
         NotShareable: virtual workers cannot share the step.
@@ -71,12 +71,12 @@ class StepEngine:
             services.communicator.initial_size > 1 and self._strategy.sums_gradients
         )
         self._rows = OwnRows(services, model)
-        self._taken_over = RowRecovery(services, self._rows)
+        self._account = RowAccount(services, self._rows)
         self._use(compiled)
 
     def _use(self, compiled: CompiledStep) -> None:
         """Make all further steps with *compiled*."""
-        parts = (self._services, self._source, self._rows, self._taken_over)
+        parts = (self._services, self._source, self._rows, self._account)
         step, exchange = compiled
         self._step = step
         self._rows.use(step)
@@ -126,27 +126,28 @@ class StepEngine:
         self._services.faults.during("in-consensus")
         self._strategy.consensus()
 
-    def retrace(self, *, room: Room | None = None, checked: bool = True) -> None:
+    def retrace(self, *, capacity: SlotCapacity | None = None, checked: bool = True) -> None:
         """Trace the step again; see :func:`trace_anew`. Local."""
-        self._use(trace_anew(self._step, self._model, self._source, room=room, checked=checked))
-        if room is not None or not checked:
+        step = self._step
+        self._use(trace_anew(step, self._model, self._source, capacity=capacity, checked=checked))
+        if capacity is not None or not checked:
             self._made_anew(self._step)
 
     @property
-    def room(self) -> Room | None:
-        """Room for batches in the step's slots, if it may have any."""
-        return self._step.room
+    def capacity(self) -> SlotCapacity | None:
+        """Capacity for batches in the step's slots, if it may have any."""
+        return self._step.capacity
 
-    def make_room(self, room: Room) -> None:
-        """Trace the step again with *room*, equal on all ranks, unless it has that. Local."""
-        if self._step.room != room:
-            self.retrace(room=room)
+    def set_capacity(self, capacity: SlotCapacity) -> None:
+        """Trace the step again with *capacity*, equal on all ranks, unless it has that. Local."""
+        if self._step.capacity != capacity:
+            self.retrace(capacity=capacity)
 
     # Spares.
 
-    def admit(self, slots: OpenSlots) -> None:
-        """Let spares take *slots* from now on; before the first step, equally on all ranks."""
-        self._taken_over.slots = slots
+    def admit(self, places: VacantPlaces) -> None:
+        """Let spares take *places* from now on; before the first step, equally on all ranks."""
+        self._account.places = places
 
     def inherit(self, at_risk: Mapping[int, int]) -> None:
         """Start in the place of another rank, in the running step.
@@ -154,26 +155,26 @@ class StepEngine:
         Args:
             at_risk: see :class:`matex.records.step_report.Replay`.
         """
-        self._taken_over.inherited = dict(at_risk)
+        self._account.inherited = dict(at_risk)
 
-    def skip_separability_check(self, tried: Iterable[int] = ()) -> None:
+    def skip_separability_check(self, checked: Iterable[int] = ()) -> None:
         """Skip the check that batches can be divided, which the other ranks have made.
 
         Args:
-            tried: numbers of the updates that they have checked. None by default.
+            checked: numbers of the updates that they have checked. None by default.
         """
         self._step.checks.is_made = True
-        self._step.tried.update(tried)
+        self._step.checked.update(checked)
 
     @property
-    def tried(self) -> list[int]:
+    def checked(self) -> list[int]:
         """Numbers of the updates that were checked, for a step that makes several."""
-        return sorted(self._step.tried)
+        return sorted(self._step.checked)
 
     @property
     def at_risk(self) -> Mapping[int, int]:
         """Number of samples of the running step that dead ranks left undone, by rank."""
-        return self._taken_over.replay.at_risk
+        return self._account.replay.at_risk
 
     @property
     def running_span(self) -> Span:
@@ -213,10 +214,10 @@ class StepEngine:
                 step, and no update was made.
             TrainingError: on every rank; no update was made.
         """
-        faults, room = self._services.faults, self.room
+        faults, capacity = self._services.faults, self.capacity
         # Not in the step, whose time is limited: this takes as long as the first trace.
-        if room is not None and self._step.has_slots and not self._step.takes(batch.room):
-            self.make_room(room.grown(agreed_room(self._communicator, batch.room)))
+        if capacity is not None and self._step.has_slots and not self._step.takes(batch.capacity):
+            self.set_capacity(capacity.grown(agreed_capacity(self._communicator, batch.capacity)))
         started = time.perf_counter()
         with self._services.around_step():
             faults.at("compute")
@@ -238,13 +239,13 @@ class StepEngine:
             replay=self._replay(samples, planned=planned),
             sent=self._traffic(made.traffic, for_rows),
             agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
-            own_samples=size(self._taken_over.have),
+            own_samples=size(self._account.have),
             times=StepTimes(started, (*filter(None, [fetched]), *self._rows.read), made.intervals),
         )
 
     def _replay(self, samples: int, *, planned: int) -> Replay | None:
         """Cost of deaths in a step that summed *samples* of *planned*; None without deaths."""
-        replay = self._taken_over.replay
+        replay = self._account.replay
         replay.samples_lost = max(0, planned - samples)
         replay.samples_repeated = max(0, samples - planned)
         return replay if replay else None
@@ -259,11 +260,10 @@ class StepEngine:
         if batch.uneven:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
-        slots = self._taken_over.slots
         if batch.span[0] != batch.span[1]:
             self._check(batch)  # may lose members: before rows are assigned
-        if slots is not None:
-            slots.fill(None)
+        if (places := self._account.places) is not None:
+            places.fill(None)
         self._rows.rate_factor = rate_factor
         step = self._services.faults.step
         self._strategy.before_step(step)
@@ -291,8 +291,7 @@ class StepEngine:
             checks.is_made = True
         elif self._may_check_again and is_due(checks.steps):
             own = self._rows.assigned(batch.span)
-            found = find_again(batch, own, self._maker.find_inseparable)
-            if found:
+            if found := find_again(batch, own, self._maker.find_inseparable):
                 checks.found = (
                     f"{found}; it was found after {checks.steps} steps, and sums of earlier ones "
                     "may be wrong by it"

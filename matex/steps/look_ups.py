@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from matex import keras_hooks
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.graph_inspection import constant_of
 
 __all__ = ["LookUp", "look_ups", "pieces_of"]
@@ -66,13 +66,13 @@ class LookUp(NamedTuple):
     divisors: tuple[int, ...] = ()
     """Numbers of values of a row of these tensors for each one along their free axes."""
 
-    def is_bounded_by(self, room: Room) -> bool:
-        """Whether *room* tells how long its tensors may be."""
-        return all(number < len(room.values) for number in self.tensors)
+    def is_bounded_by(self, capacity: SlotCapacity) -> bool:
+        """Whether *capacity* tells how long its tensors may be."""
+        return all(number < len(capacity.values) for number in self.tensors)
 
-    def per_row(self, room: Room) -> int:
-        """Largest number of look-ups of a row of a batch that *room* holds."""
-        bounds = (room.values[n] // d for n, d in zip(self.tensors, self.divisors, strict=True))
+    def per_row(self, capacity: SlotCapacity) -> int:
+        """Largest number of look-ups of a row of a batch that *capacity* holds."""
+        bounds = (capacity.values[n] // d for n, d in zip(self.tensors, self.divisors, strict=True))
         return self.known * max(bounds, default=1)
 
 

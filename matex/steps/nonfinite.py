@@ -75,7 +75,7 @@ class Nonfinite:
         self._tried = False
         self._why_not = ""
 
-    def judge(
+    def redo(
         self, *, guilty: bool, samples: int, fingerprint: int, header: Header
     ) -> StepRedo | None:
         """Way to make the step again; None to stop. Equal on all ranks.
@@ -127,7 +127,7 @@ def nonfinite_error(
         spoiled: this rank's contribution if it is not finite, else None.
         why_not: see :attr:`Nonfinite.why_not`.
     """
-    mine = "" if spoiled is None else _in_short(layout.blame(spoiled))
+    mine = "" if spoiled is None else _in_short(layout.nonfinite_names(spoiled))
     row = np.zeros(_BYTES, np.uint8)
     text = mine.encode()[:_BYTES]
     row[: len(text)] = np.frombuffer(text, np.uint8)

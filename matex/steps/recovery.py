@@ -13,7 +13,7 @@ from matex.partition.spans import Span, difference, size
 from matex.steps.local_contribution import LocalContribution
 from matex.steps.nonfinite import nonfinite_error
 from matex.steps.own_rows import OwnRows
-from matex.steps.row_recovery import RowRecovery
+from matex.steps.row_account import RowAccount
 from matex.steps.services import StepServices, StepSource
 
 __all__ = ["AllStop", "StepRecovery", "misfit"]
@@ -29,7 +29,7 @@ class StepRecovery:
     Args:
         services: ranks and faults of the run.
         rows: rows of this rank.
-        taken_over: account of the rows, and repair.
+        account: rows of this rank in the running step, and repairs within it.
         local: contribution of this rank.
         source: source of the batches.
     """
@@ -38,7 +38,7 @@ class StepRecovery:
         self,
         services: StepServices,
         rows: OwnRows,
-        taken_over: RowRecovery,
+        account: RowAccount,
         local: LocalContribution,
         source: StepSource,
     ) -> None:
@@ -46,7 +46,7 @@ class StepRecovery:
         self._faults = services.faults
         self._nonfinite = services.nonfinite
         self._rows = rows
-        self._taken_over = taken_over
+        self._account = account
         self._local = local
         self._source = source
         self._anew = self._declined = False
@@ -55,7 +55,7 @@ class StepRecovery:
         """Start a new step; return the rows that this rank computes. Local."""
         self._nonfinite.begin()
         self._anew = self._declined = False
-        return self._taken_over.begin()
+        return self._account.begin()
 
     def decline(self) -> None:
         """Contribute nothing, because training should stop here; called after :meth:`begin`. Local.
@@ -63,7 +63,7 @@ class StepRecovery:
         If all ranks decline, :meth:`complete` raises :class:`AllStop`; else the step is made again
         with all of its samples, and training stops after it.
         """
-        self._taken_over.have = []
+        self._account.have = []
 
     def complete(self, exchange: HostExchange | None, error: BaseException) -> None:
         """Complete the failed exchange; collective over the survivors.
@@ -79,7 +79,7 @@ class StepRecovery:
             died = isinstance(cause, ft.PeerFailure)
             if not died and self._all_stop(exchange):
                 raise AllStop
-            finished = died and self._taken_over.recover()
+            finished = died and self._account.recover()
             started = time.perf_counter()
             try:
                 if finished:
@@ -94,7 +94,7 @@ class StepRecovery:
                 cause = again
                 continue
             finally:
-                self._taken_over.replay.seconds += time.perf_counter() - started
+                self._account.replay.seconds += time.perf_counter() - started
             raise self._explained(exchange, cause) from None
         raise error if cause is None else cause
 
@@ -116,34 +116,34 @@ class StepRecovery:
         Returns:
             The vector; None, on every rank, if no second attempt is made.
         """
-        self._taken_over.is_closed = True  # a newcomer would not know of the attempt
+        self._account.is_closed = True  # a newcomer would not know of the attempt
         batch = self._rows.running
-        verdict = self._nonfinite.judge(
+        redo = self._nonfinite.redo(
             guilty=_is_guilty(exchange),
-            samples=size(self._taken_over.have),
-            fingerprint=batch.fingerprint(self._taken_over.have) if self._taken_over.have else 0,
+            samples=size(self._account.have),
+            fingerprint=batch.fingerprint(self._account.have) if self._account.have else 0,
             header=exchange.header,
         )
-        if verdict is None:
+        if redo is None:
             return None
-        if verdict.anew:
+        if redo.anew:
             self._anew = True
             return self._completed(exchange)
         # If a rank dies in this attempt, its pieces are of no use for the next one.
         self._anew = True
         layout = self._local.exchanged
         lo, hi = batch.span
-        total, marks = hi - lo, batch.fingerprint([batch.span])
-        exchange.expected = (total - verdict.samples, marks - verdict.fingerprint)
-        if _is_guilty(exchange) and verdict.samples:
-            self._taken_over.have = []
+        total, fingerprint = hi - lo, batch.fingerprint([batch.span])
+        exchange.expected = (total - redo.samples, fingerprint - redo.fingerprint)
+        if _is_guilty(exchange) and redo.samples:
+            self._account.have = []
             vector = exchange.packed(self._local.sent([]))
         elif _is_guilty(exchange):
-            vector = exchange.packed(self._local.sent(self._taken_over.have))
+            vector = exchange.packed(self._local.sent(self._account.have))
         else:
             vector = exchange.local.copy()
-            if verdict.samples:
-                layout.averaged(vector)[:] *= total / (total - verdict.samples)
+            if redo.samples:
+                layout.averaged(vector)[:] *= total / (total - redo.samples)
         auxiliary = layout.views(vector)[-1]
         self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
@@ -154,7 +154,7 @@ class StepRecovery:
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
         wanted = self._rows.assigned(batch.span)
-        missing = None if self._anew or lo == hi else difference(wanted, self._taken_over.have)
+        missing = None if self._anew or lo == hi else difference(wanted, self._account.have)
         self._anew = False
         vector = exchange.local.copy()
         if missing is None:  # a second death changed the pieces: start over
@@ -162,8 +162,8 @@ class StepRecovery:
             missing = wanted
         if missing:
             vector += exchange.packed(self._local.sent(missing))
-            self._taken_over.replay.recomputed += size(missing)
-        self._taken_over.have = wanted
+            self._account.replay.recomputed += size(missing)
+        self._account.have = wanted
         auxiliary = exchange.layout.views(vector)[-1]
         self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
@@ -175,11 +175,11 @@ class StepRecovery:
         if isinstance(error, ft.PeerFailure):
             return error
         if not exchange.header.nonfinite:
-            return misfit(error, self._source, self._taken_over.have, step=self._faults.step)
+            return misfit(error, self._source, self._account.have, step=self._faults.step)
         layout, spoiled = exchange.layout, exchange.local if exchange.spoiled else None
         if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
             layout = self._local.layout
-            spoiled = layout.packed(self._local.contribution(self._taken_over.have))
+            spoiled = layout.packed(self._local.contribution(self._account.have))
         step, why_not = self._faults.step, self._nonfinite.why_not
         return nonfinite_error(self._communicator, layout, spoiled, step=step, why_not=why_not)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from matex.steps.auxiliary_part import VALUE
+from matex.steps.check_rows import CheckRows
 from matex.steps.other_rows import nudged_rows
 from matex.steps.separability import Value, values_of
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.step_tail import VALUE
-from matex.steps.trial_rows import TrialRows
 from matex.steps.update_pieces import Pieces, contributions
 
 __all__ = ["but_rounded"]
@@ -32,7 +32,7 @@ def but_rounded(
     rows = nudged_rows(made.rows.rows) if is_returned else None
     if rows is None:
         return wrong
-    nudged = TrialRows(rows, made.rows.parts)
+    nudged = CheckRows(rows, made.rows.parts)
     step.rollback.begin()
     try:
         parts, _ = contributions(step, step.quiet(), nudged, (0, nudged.count), made.whole)

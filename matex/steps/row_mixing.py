@@ -24,7 +24,7 @@ from matex.steps.branches import (
 )
 from matex.steps.graph_inspection import constant_of
 from matex.steps.graph_results import kept_of, leading_to, results_of
-from matex.steps.row_meetings import rows_made
+from matex.steps.row_combinations import rows_made
 from matex.steps.row_places import BATCH, OPEN, RowPlace
 
 __all__ = ["combined_rows", "mixed_rows"]

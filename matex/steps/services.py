@@ -11,7 +11,7 @@ from matex.exchange import HostExchange, Layout
 from matex.records.step_report import StepRequests
 from matex.steps.nonfinite import Nonfinite
 
-__all__ = ["OpenSlots", "StepServices", "StepSource"]
+__all__ = ["StepServices", "StepSource", "VacantPlaces"]
 
 
 class StepServices(Protocol):
@@ -73,11 +73,11 @@ class StepSource(Protocol):
         """Advance after step number *step*; return the messages and bytes that this rank sent."""
 
 
-class OpenSlots(Protocol):
+class VacantPlaces(Protocol):
     """Places of dead ranks, which spares may take: :class:`matex.fitting.spares`."""
 
     def fill(self, recovery: ft.Recovery | None) -> None:
-        """Let spares start in the running step; collective if a place is open.
+        """Let spares start in the running step; collective if a place is vacant.
 
         Args:
             recovery: recovery that interrupted the step, possibly with spares; None if none did.

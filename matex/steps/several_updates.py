@@ -19,11 +19,11 @@ from matex.steps.maker import Made
 from matex.steps.nonfinite import StepRedo, nonfinite_error
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import AllStop, misfit
-from matex.steps.row_recovery import RowRecovery
+from matex.steps.row_account import RowAccount
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.update_trial import find_inseparable_update, find_inseparable_update_now
+from matex.steps.update_separability import find_inseparable_update, find_inseparable_update_now
 
 __all__ = ["SeveralUpdates"]
 
@@ -39,7 +39,7 @@ class SeveralUpdates:
         services: ranks, faults and watch of the run.
         source: source of the batches.
         rows: rows of this rank.
-        taken_over: account of the rows, and repair.
+        account: rows of this rank in the running step, and repairs within it.
         step: step of the model.
         check_finite: whether the exchanges check for NaN and infinity.
     """
@@ -51,7 +51,7 @@ class SeveralUpdates:
         services: StepServices,
         source: StepSource,
         rows: OwnRows,
-        taken_over: RowRecovery,
+        account: RowAccount,
         step: SeveralUpdatesStep,
         *,
         check_finite: bool,
@@ -60,7 +60,7 @@ class SeveralUpdates:
         self._communicator = services.communicator
         self._source = source
         self._rows = rows
-        self._taken_over = taken_over
+        self._account = account
         self._step = step
         self._check_finite = check_finite
         self._last: HostExchange | None = None
@@ -84,7 +84,7 @@ class SeveralUpdates:
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
         self._left_out = StepRedo(0, 0, False)
-        self._taken_over.begin()
+        self._account.begin()
         self._connected()
         self._step.rollback.begin()
         try:
@@ -107,7 +107,7 @@ class SeveralUpdates:
             except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
                 if not self._recovered(error):
-                    self._taken_over.replay.seconds += time.perf_counter() - started
+                    self._account.replay.seconds += time.perf_counter() - started
                     continue
             if self._is_tried(batch):
                 break
@@ -128,11 +128,11 @@ class SeveralUpdates:
             self.check_separable(batch)
         finally:
             self._step.rollback.begin()
-        self._taken_over.have = self._rows.assigned(self._rows.running.span)
+        self._account.have = self._rows.assigned(self._rows.running.span)
         return False
 
     def _attempt(self, batch: GlobalBatch) -> None:
-        spans, step = self._taken_over.have, self._step
+        spans, step = self._account.have, self._step
         lo, hi = batch.span
         samples = hi - lo - self._left_out.samples
         fingerprint = batch.fingerprint([batch.span]) - self._left_out.fingerprint
@@ -166,36 +166,36 @@ class SeveralUpdates:
         if not isinstance(cause, TrainingError):
             raise error if cause is None else cause
         self._step.rollback.put_back()
-        self._judge(exchange, cause)
+        self._decide(exchange, cause)
         return False
 
     def _survived(self, exchange: HostExchange) -> bool:
-        taken_over, before = self._taken_over, size(self._taken_over.have)
+        account, before = self._account, size(self._account.have)
         is_last = exchange is self._last
-        if taken_over.recover(ends_step=is_last, undo=self._step.rollback.put_back):
+        if account.recover(ends_step=is_last, undo=self._step.rollback.put_back):
             exchange.check()
             return True
         # The shares of work, and any agreement on samples to leave out, are obsolete.
         self._left_out = StepRedo(0, 0, False)
-        taken_over.have = self._rows.assigned(self._rows.running.span)
-        taken_over.replay.recomputed += max(0, size(taken_over.have) - before)
+        account.have = self._rows.assigned(self._rows.running.span)
+        account.replay.recomputed += max(0, size(account.have) - before)
         return False
 
-    def _judge(self, exchange: HostExchange, error: TrainingError) -> None:
+    def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
         """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
             TrainingError: on every rank, if it is not made again.
         """
-        have, step = self._taken_over.have, self._services.faults.step
-        self._taken_over.is_closed = True  # a newcomer would know nothing of it
-        verdict = self._services.nonfinite.judge(
+        have, step = self._account.have, self._services.faults.step
+        self._account.is_closed = True  # a newcomer would know nothing of it
+        redo = self._services.nonfinite.redo(
             guilty=exchange.spoiled,
             samples=size(have),
             fingerprint=self._rows.running.fingerprint(have) if have else 0,
             header=exchange.header,
         )
-        if verdict is None:
+        if redo is None:
             if not exchange.header.nonfinite:
                 raise misfit(error, self._source, have, step=step)
             spoiled = exchange.local if exchange.spoiled else None
@@ -203,12 +203,12 @@ class SeveralUpdates:
             raise nonfinite_error(
                 self._communicator, exchange.layout, spoiled, step=step, why_not=why_not
             )
-        if verdict.anew:
-            self._taken_over.have = self._rows.assigned(self._rows.running.span)
-        elif verdict.samples:
-            self._left_out = verdict
+        if redo.anew:
+            self._account.have = self._rows.assigned(self._rows.running.span)
+        elif redo.samples:
+            self._left_out = redo
             if exchange.spoiled:
-                self._taken_over.have = []
+                self._account.have = []
 
     def _connected(self) -> HostExchange:
         """The last exchange; the first call makes all exchanges."""

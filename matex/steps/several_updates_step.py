@@ -22,7 +22,8 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
+from matex.steps.auxiliary_part import AuxiliaryPart, flat
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import control_spec, header_in, placed_in
@@ -35,7 +36,6 @@ from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch
-from matex.steps.step_tail import StepTail, flat
 from matex.steps.subgraph import function_of
 from matex.steps.sums_in_graph import SumsInGraph
 from matex.steps.traced_python import TracedPython
@@ -60,8 +60,8 @@ class SeveralUpdatesStep:
         as_data: function from a batch of that signature to the argument of ``train_step``.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
         rows: number of rows of each batch, for a step that may return rows; None by default.
-        room: room for the largest batch so far, if gradients of embeddings may be slices; None by
-            default.
+        capacity: slots for the largest batch so far, if gradients of embeddings may be slices; None
+            by default.
         synchronized: BatchNormalization layers that normalise over the rows of all ranks.
 
     Raises:
@@ -76,16 +76,16 @@ class SeveralUpdatesStep:
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
         scales_rate: bool = False,
         rows: int | None = None,
-        room: Room | None = None,
+        capacity: SlotCapacity | None = None,
         synchronized: Sequence[Any] = (),
     ) -> None:
         self._model = model
         self._as_data = as_data
         self._scales_rate = scales_rate
         self._state = ForwardState(model)
-        self._tail = StepTail(self._state)
+        self._auxiliary = AuxiliaryPart(self._state)
         self._rows = rows
-        self._room = room
+        self._capacity = capacity
         self._synchronized = synchronized
         self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
@@ -97,7 +97,7 @@ class SeveralUpdatesStep:
         self.python = TracedPython(model)
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
-        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, room=room)
+        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, capacity=capacity)
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
@@ -139,7 +139,7 @@ class SeveralUpdatesStep:
             values: names of returned values that are sums.
         """
         self.updates.summed |= set(updates)
-        self._tail.summed |= set(values)
+        self._auxiliary.summed |= set(values)
         self._trace_anew()
 
     def exchange_at_tapes(self) -> None:
@@ -169,9 +169,9 @@ class SeveralUpdatesStep:
         return self._rows is not None
 
     @property
-    def tried(self) -> set[int]:
+    def checked(self) -> set[int]:
         """Numbers of the updates that were checked."""
-        return self.exchanges.tried
+        return self.exchanges.checked
 
     @property
     def options(self) -> dict[str, Any]:
@@ -179,23 +179,23 @@ class SeveralUpdatesStep:
         return {
             "sums_gradients": True,
             "scales_rate": self._scales_rate,
-            "room": self._room,
+            "capacity": self._capacity,
             "synchronized": self._synchronized,
         }
 
     @property
-    def room(self) -> Room | None:
-        """Room for the largest batch so far, if gradients of embeddings may be slices."""
-        return self._room
+    def capacity(self) -> SlotCapacity | None:
+        """Capacity for the largest batch so far, if gradients of embeddings may be slices."""
+        return self._capacity
 
     @property
     def has_slots(self) -> bool:
         """Whether gradients are exchanged as slices, so that a batch may be too large."""
         return self.updates.has_slots
 
-    def takes(self, room: Room | None) -> bool:
-        """Whether the step can take global batches that take *room*."""
-        return self.updates.take(room)
+    def takes(self, capacity: SlotCapacity | None) -> bool:
+        """Whether the step can take global batches that need *capacity*."""
+        return self.updates.holds(capacity)
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
@@ -222,7 +222,7 @@ class SeveralUpdatesStep:
 
     def commit(self, parts: list[Any]) -> dict[str, Any]:
         """Apply the sum of the last contributions, and return the step's logs; local."""
-        return self._tail.named(self._commit(parts))
+        return self._auxiliary.named(self._commit(parts))
 
     def quiet(self) -> Any:
         """Graph of :meth:`run` without randomness, traced once. Local."""
@@ -263,7 +263,9 @@ class SeveralUpdatesStep:
                 weight,
                 header,
                 batch=batch,
-                placed=lambda tensor: placed_in(control, tensor, self._room and self._room.rows),
+                placed=lambda tensor: placed_in(
+                    control, tensor, self._capacity and self._capacity.rows
+                ),
                 name=self.name,
             ),
             self._sums.traced(weight, header, name=self.name) as total,
@@ -278,9 +280,9 @@ class SeveralUpdatesStep:
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
         averaged, sums = state.changes(saved)
         placed = None if self._rows is None else lambda x: placed_in(control, x, self._rows)
-        extra, added = self._tail.note(logs, results, placed, rows=known)
+        extra, added = self._auxiliary.note(logs, results, placed, rows=known)
         restored = state.restore(saved)
-        means, counts = self._tail.segments()
+        means, counts = self._auxiliary.segments()
         self.layout = self.exchanges.end_trace(Layout(gradients=(), means=means, sums=counts))
         dtype = self.layout.dtype
         shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
@@ -295,4 +297,4 @@ class SeveralUpdatesStep:
             self._advance_noise(Header(*tf.unstack(header)).samples)
         means = len(self.layout.means)
         with self.python.as_noted():
-            return self._tail.commit(rest[:means], rest[means:])
+            return self._auxiliary.commit(rest[:means], rest[means:])

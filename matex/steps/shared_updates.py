@@ -12,7 +12,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.optimizers import build_for
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.embedding_rows import EmbeddingRows, Placed, places_of
 from matex.steps.graph_inspection import in_own_function
 from matex.steps.step_parts import with_learning_rate
@@ -44,13 +44,15 @@ class SharedUpdates:
     Args:
         exchanges: exchanges of the step.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
-        room: room for the largest batch so far, if gradients of embeddings may be slices.
+        capacity: slots for the largest batch so far, if gradients of embeddings may be slices.
     """
 
-    def __init__(self, exchanges: UpdateExchanges, *, scales_rate: bool, room: Room | None) -> None:
+    def __init__(
+        self, exchanges: UpdateExchanges, *, scales_rate: bool, capacity: SlotCapacity | None
+    ) -> None:
         self._exchanges = exchanges
         self._scales_rate = scales_rate
-        self._room = room
+        self._capacity = capacity
         self._slots: dict[int, EmbeddingRows] = {}  # by the number of the exchange
         self.embeddings: dict[str, int] = {}
         self.has_slots = False
@@ -58,9 +60,9 @@ class SharedUpdates:
         self.summed: set[int] = set()
         self.optimizers: list[Any] = []
 
-    def take(self, room: Room | None) -> bool:
-        """Whether a batch that takes *room* needs no more slots for slices."""
-        return not self.has_slots or all(slots.take(room) for slots in self._slots.values())
+    def holds(self, capacity: SlotCapacity | None) -> bool:
+        """Whether a batch of *capacity* needs no more slots for slices."""
+        return not self.has_slots or all(slots.holds(capacity) for slots in self._slots.values())
 
     @contextlib.contextmanager
     def traced(
@@ -135,7 +137,7 @@ class SharedUpdates:
         """
         given = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
         number = self._exchanges.next_number
-        slots = self._slots.setdefault(number, EmbeddingRows(self._room))
+        slots = self._slots.setdefault(number, EmbeddingRows(self._capacity))
         values, places = slots.fill(
             [gradient for gradient, _ in given], [each for _, each in given], own.batch, own.placed
         )

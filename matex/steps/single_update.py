@@ -17,11 +17,11 @@ from matex.steps.local_contribution import LocalContribution, averaged
 from matex.steps.maker import Made
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import StepRecovery
-from matex.steps.row_recovery import RowRecovery
+from matex.steps.row_account import RowAccount
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
-from matex.steps.step_trial import find_inseparable, find_inseparable_now
+from matex.steps.step_separability import find_inseparable, find_inseparable_now
 from matex.strategies import Strategy
 
 __all__ = ["SingleUpdate"]
@@ -34,7 +34,7 @@ class SingleUpdate:
         services: ranks, faults and watchdog of the run.
         source: source of the batches.
         rows: rows of this rank.
-        taken_over: account of the rows, and repair.
+        account: rows of this rank in the running step, and repairs within it.
         step: step of the model.
         strategy: strategy that averages gradients outside of the exchange.
         exchange: buffers of an earlier fit; new ones by default.
@@ -46,7 +46,7 @@ class SingleUpdate:
         services: StepServices,
         source: StepSource,
         rows: OwnRows,
-        taken_over: RowRecovery,
+        account: RowAccount,
         step: Step,
         strategy: Strategy,
         *,
@@ -56,12 +56,12 @@ class SingleUpdate:
         self._services = services
         self._communicator = services.communicator
         self._rows = rows
-        self._taken_over = taken_over
+        self._account = account
         self._step, self._exchange = step, exchange
         self._check_finite = check_finite
         self._strategy = strategy
         self._local = LocalContribution(rows, self._step)
-        self._recovery = StepRecovery(services, rows, taken_over, self._local, source)
+        self._recovery = StepRecovery(services, rows, account, self._local, source)
         self._is_ready = self._exchange is not None
 
     @property
@@ -129,7 +129,7 @@ class SingleUpdate:
     def _update_parts(self, own: list[np.ndarray] | None) -> list[np.ndarray]:
         """Parts of the update that are not exchanged: *own*, or computed again if None."""
         if own is None:  # this rank may have received more rows
-            own = self._local.contribution(self._taken_over.have)
+            own = self._local.contribution(self._account.have)
         if not self._strategy.averages_gradients:
             return own
         faults = self._services.faults

@@ -19,10 +19,10 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
-from matex.steps.eager_trial import EagerTrial
+from matex.steps.dry_run import DryRun
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_inspection import variables_in
 from matex.steps.graph_separability import inseparable_in
@@ -53,7 +53,7 @@ class Step:
         sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
-        room: room for the largest global batch so far, if gradients of embeddings may be slices.
+        capacity: slots for the largest batch so far, if gradients of embeddings may be slices.
         rows: number of rows of each batch, for a step that may return rows; None by default.
         as_data: function from a batch of that signature to the argument of ``train_step``.
 
@@ -69,7 +69,7 @@ class Step:
         *,
         sums_gradients: bool = True,
         scales_rate: bool = False,
-        room: Room | None = None,
+        capacity: SlotCapacity | None = None,
         rows: int | None = None,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
@@ -79,12 +79,12 @@ class Step:
             as_data,
             sums_gradients=sums_gradients,
             scales_rate=scales_rate,
-            room=room,
+            capacity=capacity,
             rows=rows,
         )
         self.runs_eagerly = bool(model.run_eagerly)
         self.batch_spec = as_data(signature)
-        self.tried: set[int] = set()  # for steps of several updates; here there is one
+        self.checked: set[int] = set()  # for steps of several updates; here there is one
         self.checks = CheckRecord()
         self.may_vary = not keras_hooks.adds_up(model)  # so it must be checked whether it adds up
         self.may_count = not keras_hooks.counts_add_up(model)  # the same for its metrics alone
@@ -92,7 +92,7 @@ class Step:
         self._chance = keras_hooks.Chance(model)
         self._functions: StepFunctions
         if self.runs_eagerly:
-            self._functions = EagerFunctions(self._parts, EagerTrial(model))
+            self._functions = EagerFunctions(self._parts, DryRun(model))
         else:
             jit_compile = bool(model.jit_compile)
             self._functions = self._chance.noted_in(
@@ -117,9 +117,9 @@ class Step:
         return self._parts.sums_gradients
 
     @property
-    def room(self) -> Room | None:
-        """Room for the largest global batch so far, if gradients of embeddings may be slices."""
-        return self._parts.room
+    def capacity(self) -> SlotCapacity | None:
+        """Capacity for the largest batch so far, if gradients of embeddings may be slices."""
+        return self._parts.capacity
 
     @property
     def options(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Step:
         return {
             "sums_gradients": self.sums_gradients,
             "scales_rate": self._parts.scales_rate,
-            "room": self.room,
+            "capacity": self.capacity,
         }
 
     @property
@@ -140,9 +140,9 @@ class Step:
         """Whether gradients are exchanged as slices, so that a batch may be too large."""
         return self.embedding_rows.used
 
-    def takes(self, room: Room | None) -> bool:
-        """Whether the step can take global batches that take *room*."""
-        return self.embedding_rows.take(room)
+    def takes(self, capacity: SlotCapacity | None) -> bool:
+        """Whether the step can take global batches that need *capacity*."""
+        return self.embedding_rows.holds(capacity)
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
@@ -210,13 +210,13 @@ class Step:
         with unheard(), self._kept():
             self.contribution(rows, control.array())
 
-    def eager_trial(self) -> EagerTrial | None:
+    def dry_run(self) -> DryRun | None:
         """Contexts in which the step's eager code leaves nothing changed; None if it has none."""
-        return EagerTrial(self._model) if self.runs_eagerly else None
+        return DryRun(self._model) if self.runs_eagerly else None
 
     def _kept(self) -> contextlib.AbstractContextManager[None]:
-        trial = self.eager_trial()
-        return contextlib.nullcontext() if trial is None else trial.run()
+        dry_run = self.dry_run()
+        return contextlib.nullcontext() if dry_run is None else dry_run.run()
 
     @property
     def divides_by_rows(self) -> bool:

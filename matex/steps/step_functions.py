@@ -12,7 +12,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.exchange import HostExchange
 from matex.keras_hooks.rows import known_rows
-from matex.steps.eager_trial import EagerTrial
+from matex.steps.dry_run import DryRun
 from matex.steps.graph_inspection import (
     has_loops,
     refuse_drawing,
@@ -69,9 +69,9 @@ class EagerFunctions:
     counts, and those of a recovery leave nothing changed.
     """
 
-    def __init__(self, parts: StepParts, trial: EagerTrial) -> None:
+    def __init__(self, parts: StepParts, dry_run: DryRun) -> None:
         self._parts = parts
-        self._trial = trial
+        self._dry_run = dry_run
         self._has_counted = False
         self._exchange: HostExchange | None = None
         self.may_draw = True
@@ -82,7 +82,7 @@ class EagerFunctions:
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
         again = self._has_counted
-        with self._trial.run() if again else self._trial.undone_on_error():
+        with self._dry_run.run() if again else self._dry_run.undone_on_error():
             parts = self._parts.contribution(batch, control)
         self._has_counted = True
         return parts

@@ -16,14 +16,14 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
+from matex.steps.auxiliary_part import AuxiliaryPart, flat
 from matex.steps.control import header_in, placed_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.loss_parts import LossParts
 from matex.steps.noise_rows import noise_rows
 from matex.steps.recorder import Recorder
-from matex.steps.step_tail import StepTail, flat
 from matex.steps.traced_python import TracedPython
 
 __all__ = ["Batch", "Parts", "StepParts", "with_learning_rate"]
@@ -41,7 +41,7 @@ class StepParts:
         sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
             this rank's own rows, 0 if it has none.
         scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
-        room: room for the largest global batch so far, if gradients of embeddings may be slices.
+        capacity: slots for the largest batch so far, if gradients of embeddings may be slices.
         rows: number of rows of each batch, for a step that may return rows; None by default.
 
     ``denominators`` are the loss denominators of the newest contribution, tensors of its graph if
@@ -56,24 +56,24 @@ class StepParts:
         *,
         sums_gradients: bool,
         scales_rate: bool,
-        room: Room | None,
+        capacity: SlotCapacity | None,
         rows: int | None = None,
     ) -> None:
         self._model = model
         self._as_data = as_data
         self.sums_gradients = sums_gradients
         self.scales_rate = scales_rate
-        self.room = room if sums_gradients else None
+        self.capacity = capacity if sums_gradients else None
         self._rows = rows
-        self.embedding_rows = EmbeddingRows(self.room)
+        self.embedding_rows = EmbeddingRows(self.capacity)
         self.layout: Layout | None = None
         self.denominators: list[Any] = []
         self.shifted: set[str] = set()
         self.python = TracedPython(model)
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
-        self._tail = StepTail(self._state)
-        self.named = self._tail.named
+        self._auxiliary = AuxiliaryPart(self._state)
+        self.named = self._auxiliary.named
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_axes: list[keras_hooks.RowAxis | None] = []
         self._losses = LossParts(model)
@@ -102,9 +102,9 @@ class StepParts:
             logs, results = self._forward(batch, control, weight)
             recorder.check_order(state.others)
             averaged, sums = state.changes(saved)
-            extra, added = self._tail.note(logs, results, self._placed(control))
+            extra, added = self._auxiliary.note(logs, results, self._placed(control))
         restored = state.restore(saved)
-        most_rows = 0 if self.room is None else self.room.rows
+        most_rows = 0 if self.capacity is None else self.capacity.rows
         placed = from_row(sample_offset, keras_hooks.rows_traced(batch), most_rows)
         values, places = self.embedding_rows.fill(
             recorder.gradients, recorder.variables, batch, placed
@@ -169,9 +169,9 @@ class StepParts:
         scaled = keras_hooks.scaled_learning_rate(model.optimizer, factor)
         with self.python.as_noted(), keras_hooks.updating(), scaled:
             whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
-            counted = len(self._tail.segments()[1])
+            counted = len(self._auxiliary.segments()[1])
             self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))
-        return self._tail.commit(means, sums[:counted])
+        return self._auxiliary.commit(means, sums[:counted])
 
     def _placed(self, control: Any) -> Callable[[Any], Any] | None:
         """Function that puts returned rows in their places of the batch, if there may be any."""
@@ -179,7 +179,7 @@ class StepParts:
         return None if rows is None else lambda tensor: placed_in(control, tensor, rows)
 
     def _lay_out(self, gradients: Parts, places: Parts, rows: int | None) -> Layout:
-        means, sums = self._tail.segments()
+        means, sums = self._auxiliary.segments()
         slots = self.embedding_rows
         named = zip(gradients, slots.in_order(self._recorder.names), strict=True)
         layout = Layout(

@@ -3,7 +3,7 @@
 Plain Keras traces its train function in the first step, when callbacks have begun, and again only
 after ``make_train_function(force=True)``; ``tf.function`` does so in its first call. What the
 script changes in Python later has no effect. Here a step is traced before the callbacks begin, and
-parts of it once more later: for a frequent number of rows, or for more room.
+parts of it once more later: for a frequent number of rows, or for more slots.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ import ft
 from matex import keras_hooks
 from matex.errors import NotShareable, SeveralUpdatesFound
 from matex.exchange import HostExchange
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.services import StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted
 
-__all__ = ["AnyStep", "CompiledStep", "agreed_room", "trace_anew", "trace_step"]
+__all__ = ["AnyStep", "CompiledStep", "agreed_capacity", "trace_anew", "trace_step"]
 
 AnyStep = Step | SeveralUpdatesStep
 
@@ -60,7 +60,7 @@ def _traced(
             source.signature,
             as_data=source.as_data,
             scales_rate=options.get("scales_rate", False),
-            room=options.get("room"),
+            capacity=options.get("capacity"),
             synchronized=synchronized,
         )
 
@@ -82,40 +82,45 @@ def _traced(
 
 
 def trace_anew(
-    step: AnyStep, model: Any, source: StepSource, *, room: Room | None = None, checked: bool = True
+    step: AnyStep,
+    model: Any,
+    source: StepSource,
+    *,
+    capacity: SlotCapacity | None = None,
+    checked: bool = True,
 ) -> CompiledStep:
     """Trace *step* of *model* again, because something has changed. Local, alike on every rank.
 
     The layout of its exchange changes. The new graphs read Python as it is now, unless only the
-    room has changed.
+    capacity has changed.
 
     Args:
-        room: room for batches, if only that has changed; None, the default, to leave it.
+        capacity: capacity for batches, if only that has changed; None, the default, to leave it.
         checked: whether what its checks found still holds, True by default.
 
     Raises:
         NotShareable: the step cannot be split at its optimizers.
     """
-    if room is None:
+    if capacity is None:
         traced = trace_step(model, source, **step.options)
     else:
         with step.python.as_noted():
-            traced = trace_step(model, source, **{**step.options, "room": room})
-        traced.tried.update(step.tried)
+            traced = trace_step(model, source, **{**step.options, "capacity": capacity})
+        traced.checked.update(step.checked)
     if checked:
         traced.checks = step.checks
         traced.python.has_stepped = step.python.has_stepped
     return CompiledStep(traced)
 
 
-def agreed_room(communicator: ft.Communicator, wanted: Room) -> Room:
-    """Largest room that a rank has *wanted*; collective.
+def agreed_capacity(communicator: ft.Communicator, wanted: SlotCapacity) -> SlotCapacity:
+    """Largest capacity that a rank has *wanted*; collective.
 
     It is the same on all of them, unless their data differ, of which the step itself then tells.
     """
     sizes = communicator.allgather(np.array([wanted.rows, *wanted.values], np.int64)).rows
     rows, *values = np.max(sizes, axis=0).tolist()
-    return Room(rows, tuple(values))
+    return SlotCapacity(rows, tuple(values))
 
 
 def _at_tapes(

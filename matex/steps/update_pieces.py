@@ -9,10 +9,10 @@ import numpy as np
 from matex.exchange import Header
 from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
+from matex.steps.check_rows import CheckRows
 from matex.steps.control import Control
 from matex.steps.separability import Value, are_finite
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.trial_rows import TrialRows
 
 __all__ = ["Parts", "Pieces", "contributions", "pieces_of"]
 
@@ -23,7 +23,7 @@ Parts = dict[int, list[np.ndarray]]
 class Pieces(NamedTuple):
     """Contributions of some rows at once and in pieces, with the variables after them."""
 
-    rows: TrialRows
+    rows: CheckRows
     whole: Parts
     after: list[np.ndarray]
     pieces: list[tuple[Parts, list[np.ndarray]]]
@@ -51,7 +51,7 @@ class Pieces(NamedTuple):
         )
 
 
-def pieces_of(step: SeveralUpdatesStep, rows: TrialRows) -> Pieces:
+def pieces_of(step: SeveralUpdatesStep, rows: CheckRows) -> Pieces:
     """All *rows* at once and in pieces, with loss scales at which all is finite."""
     quiet = step.quiet()
 
@@ -72,7 +72,7 @@ def pieces_of(step: SeveralUpdatesStep, rows: TrialRows) -> Pieces:
 
 
 def contributions(
-    step: SeveralUpdatesStep, quiet: Any, rows: TrialRows, part: Span, given: Parts | None = None
+    step: SeveralUpdatesStep, quiet: Any, rows: CheckRows, part: Span, given: Parts | None = None
 ) -> tuple[Parts, list[np.ndarray]]:
     """Contributions of one *part* of *rows*, by exchange, and all variables after them.
 

@@ -29,11 +29,11 @@ from matex.steps.maker import Made
 from matex.steps.nonfinite import nonfinite_error
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import AllStop, misfit
-from matex.steps.row_recovery import RowRecovery
+from matex.steps.row_account import RowAccount
 from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
-from matex.steps.step_trial import find_inseparable, find_inseparable_now
+from matex.steps.step_separability import find_inseparable, find_inseparable_now
 from matex.steps.worker_sums import Parts, WorkerSums
 
 __all__ = ["VirtualUpdate"]
@@ -59,7 +59,7 @@ class VirtualUpdate:
         services: ranks, faults and watch of the run.
         source: source of the batches.
         rows: rows of this rank, in whole virtual workers.
-        taken_over: account of the rows, and repair.
+        account: rows of this rank in the running step, and repairs within it.
         step: step of the model.
         check_finite: whether the sums are checked for NaN and infinity.
 
@@ -74,7 +74,7 @@ class VirtualUpdate:
         services: StepServices,
         source: StepSource,
         rows: OwnRows,
-        taken_over: RowRecovery,
+        account: RowAccount,
         step: Step,
         *,
         check_finite: bool,
@@ -85,7 +85,7 @@ class VirtualUpdate:
         self._communicator = services.communicator
         self._source = source
         self._rows = rows
-        self._taken_over = taken_over
+        self._account = account
         self._step = step
         self._is_first = True
         self._running: HostExchange | None = None
@@ -132,7 +132,7 @@ class VirtualUpdate:
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
-        self._taken_over.begin()
+        self._account.begin()
         self._sums.forget()
         self._is_first = True
         total: Parts | None = None
@@ -145,7 +145,7 @@ class VirtualUpdate:
                 self._is_first = False
                 if self._recovered(batch, error):
                     break
-                self._taken_over.replay.seconds += time.perf_counter() - started
+                self._account.replay.seconds += time.perf_counter() - started
         self._sums.forget()
         if total is None:
             assert self._last is not None
@@ -184,7 +184,7 @@ class VirtualUpdate:
 
     def _with_header(self, auxiliary: Any, batch: GlobalBatch) -> np.ndarray:
         """Copy of *auxiliary* with the header of this rank."""
-        have = self._taken_over.have
+        have = self._account.have
         last = np.array(auxiliary)
         fingerprint = batch.fingerprint(have) if have else 0
         header = Header(samples=float(size(have)), fingerprint=float(fingerprint))
@@ -215,33 +215,33 @@ class VirtualUpdate:
             raise error
         cause = exchange.error
         if isinstance(cause, TrainingError):
-            self._judge(batch, exchange, cause)
+            self._decide(batch, exchange, cause)
             return False
         if not isinstance(cause, ft.PeerFailure):
             raise error if cause is None else cause
-        before = size(self._taken_over.have)
-        if self._taken_over.recover():
+        before = size(self._account.have)
+        if self._account.recover():
             exchange.check()
             return True
-        self._taken_over.have = self._rows.assigned(batch.span)
-        self._taken_over.replay.recomputed += max(0, size(self._taken_over.have) - before)
+        self._account.have = self._rows.assigned(batch.span)
+        self._account.replay.recomputed += max(0, size(self._account.have) - before)
         return False
 
-    def _judge(self, batch: GlobalBatch, exchange: HostExchange, error: TrainingError) -> None:
+    def _decide(self, batch: GlobalBatch, exchange: HostExchange, error: TrainingError) -> None:
         """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
             TrainingError: on every rank, if it is not made again.
         """
-        have, step = self._taken_over.have, self._services.faults.step
-        self._taken_over.is_closed = True  # a newcomer would know nothing of it
-        verdict = self._services.nonfinite.judge(
+        have, step = self._account.have, self._services.faults.step
+        self._account.is_closed = True  # a newcomer would know nothing of it
+        redo = self._services.nonfinite.redo(
             guilty=exchange.spoiled,
             samples=size(have),
             fingerprint=batch.fingerprint(have) if have else 0,
             header=exchange.header,
         )
-        if verdict is None:
+        if redo is None:
             if not exchange.header.nonfinite:
                 raise misfit(error, self._source, have, step=step)
             spoiled = self._spoiled(exchange) if exchange.spoiled else None
@@ -249,8 +249,8 @@ class VirtualUpdate:
             raise nonfinite_error(
                 self._communicator, self._layout, spoiled, step=step, why_not=why_not
             )
-        if verdict.anew:
-            self._taken_over.have = self._rows.assigned(batch.span)
+        if redo.anew:
+            self._account.have = self._rows.assigned(batch.span)
         if exchange.spoiled:
             self._sums.forget()
 

@@ -86,7 +86,7 @@ class Daso(Strategy):
         self._flight: _Flight | None = None
         self._distance = 0.0
         # Equal on the ranks of a node, except in a step in which a message is lost.
-        self._have_parted = False
+        self._have_diverged = False
         self._repairs = communicator.pending.repairs
         self._is_cut_off = False  # a member may have skipped the rest of this step's messages
         self.traffic = Traffic()
@@ -111,10 +111,10 @@ class Daso(Strategy):
             return mean(self._communicator, gradients)[0]
         pending, self._is_cut_off = self._communicator.pending, False
         if pending.repairs != self._repairs:  # messages of the step before may have been lost
-            self._repairs, self._have_parted = pending.repairs, True
+            self._repairs, self._have_diverged = pending.repairs, True
         if (self._count + 1) % self._plateau.pace.local:
-            self._have_parted = True
-        if self._have_parted or pending.p2p_unsafe:
+            self._have_diverged = True
+        if self._have_diverged or pending.p2p_unsafe:
             return gradients
         node = self._node()
         middle = ring_mean(self._communicator, node, gradients, number=2 * step)
@@ -145,9 +145,9 @@ class Daso(Strategy):
         If the members of the node are equal, only the weights are averaged, and only for an
         arrival.
         """
-        if not self._have_parted and (not merging or len(self._nodes()) == 1):
+        if not self._have_diverged and (not merging or len(self._nodes()) == 1):
             return
-        node, size = self._node(), vector.size if self._have_parted else self._replica.weights
+        node, size = self._node(), vector.size if self._have_diverged else self._replica.weights
         own = vector[:size].copy()
         if arrived is not None:
             own[: arrived.size] += arrived * own.dtype.type(len(node))
@@ -156,7 +156,7 @@ class Daso(Strategy):
         if middle is not None:
             vector[:size] = middle
             self._replica.write(vector)
-            self._have_parted = False
+            self._have_diverged = False
 
     def _send(self, step: int) -> None:
         """Start an average between nodes, if this rank is the active rank of its node."""
@@ -204,7 +204,7 @@ class Daso(Strategy):
                 swap.wait()
             self._flight = None
         self._distance = average_replicas(self._communicator, self._replica)
-        self._have_parted = False
+        self._have_diverged = False
         self._reference = None  # a callback may change the model before the next step
         self._count = 0
 

@@ -57,15 +57,15 @@ class Gossip(Strategy):
         self._codec = CODECS.get(compression)
         self._reference: np.ndarray | None = None
         self._sent = np.empty(0, np.float32)
-        self._parted = False
+        self._have_diverged = False
         self._distance = 0.0
         self.traffic = Traffic()
 
     def before_step(self, step: int) -> None:
         self._swap, self.traffic = None, Traffic()
-        if self._codec is not None and not self._parted:
+        if self._codec is not None and not self._have_diverged:
             self._reference = self._replica.read()
-        self._parted = True
+        self._have_diverged = True
         world = self._communicator.world
         pair = partners(world.ranks, world.rank, step, seed=self._seed)
         # Ranks that found a failure one operation later have been here, or still wait for partners
@@ -117,8 +117,8 @@ class Gossip(Strategy):
 
     def consensus(self) -> None:
         """Set every replica to the mean of all."""
-        if self._parted:
-            self._parted = False
+        if self._have_diverged:
+            self._have_diverged = False
             self._distance = average_replicas(self._communicator, self._replica)
 
     def report(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from matex.top.quantities import number
 from matex.top.sparkline import sparkline
 
-__all__ = ["Rooms", "curve_table", "rooms"]
+__all__ = ["ColumnWidths", "column_widths", "curve_table"]
 
 # All in characters.
 _GAP = 2
@@ -21,15 +21,15 @@ _LEAST_CURVE = 8
 _LEAST_NAME = 8
 
 
-class Rooms(NamedTuple):
+class ColumnWidths(NamedTuple):
     """Widths of the columns beside the values; a curve without width is left out."""
 
     name: int
     curve: int
 
 
-def rooms(name: int, value: int, curve: int, width: int | None) -> Rooms:
-    """Rooms for a name and a curve that would be so wide, and a value that always is.
+def column_widths(name: int, value: int, curve: int, width: int | None) -> ColumnWidths:
+    """Widths for a name and a curve that would be so wide, and a value that always is.
 
     Where *width* is not enough the curve becomes shorter first, then the name is cut.
 
@@ -40,12 +40,12 @@ def rooms(name: int, value: int, curve: int, width: int | None) -> Rooms:
         width: width of the terminal; None without a limit.
     """
     if width is None:
-        return Rooms(name, curve)
+        return ColumnWidths(name, curve)
     left = width - value - 2 * _GAP
     shorter = max(min(curve, _LEAST_CURVE), min(curve, left - name))
     if left - shorter >= min(name, _LEAST_NAME):
-        return Rooms(min(name, left - shorter), shorter)
-    return Rooms(max(1, min(name, left + _GAP)), 0)
+        return ColumnWidths(min(name, left - shorter), shorter)
+    return ColumnWidths(max(1, min(name, left + _GAP)), 0)
 
 
 def curve_table(
@@ -59,7 +59,7 @@ def curve_table(
         width: width of the terminal; None without a limit.
     """
     newest = [number(values[-1]) for _, values in curves]
-    room = rooms(
+    widths = column_widths(
         max(cell_len(name) for name, _ in curves),
         max(map(len, newest)),
         min(_CURVE, max(len(values) for _, values in curves)),
@@ -68,11 +68,11 @@ def curve_table(
     table = Table.grid(padding=(0, _GAP))
     table.add_column(style="bold", no_wrap=True, overflow="ellipsis")
     table.add_column(justify="right", no_wrap=True)
-    if room.curve:
+    if widths.curve:
         table.add_column(style="blue", no_wrap=True, overflow="crop")
     for (name, values), value in zip(curves, newest, strict=True):
         shown = Text(name)
-        shown.truncate(room.name, overflow="ellipsis")
-        curve = [Text(sparkline(values, room.curve, signs=signs))] if room.curve else []
+        shown.truncate(widths.name, overflow="ellipsis")
+        curve = [Text(sparkline(values, widths.curve, signs=signs))] if widths.curve else []
         table.add_row(shown, value, *curve)
     return table

@@ -84,8 +84,8 @@ def test_vectors_are_moved_by_every_strategy_and_struck_between_any_two_messages
 def test_half_of_the_trainings_go_by_a_strategy_and_each_way_is_one_that_matex_takes() -> None:
     plans = [training_plan.draw_training(seed) for seed in range(300)]
     starts = [start for plan in plans for start in plan.starts]
-    parting = [start for start in starts if training_options.strategy_of(start.way) != "sync"]
-    assert 0.4 < len(parting) / len(starts) < 0.6
+    diverging = [start for start in starts if training_options.strategy_of(start.way) != "sync"]
+    assert 0.4 < len(diverging) / len(starts) < 0.6
     drawn = {" ".join(training_options.draw_way(random.Random(seed))) for seed in range(2000)}
     for words, every in training_options.STRATEGIES:
         assert any(words in way for way in drawn)
@@ -283,8 +283,8 @@ def test_what_else_is_wrong_with_a_training_is_seen() -> None:
     assert "status -1" in wrong_of(lambda outcome: setattr(outcome, "status", -1))[0]
     assert "no summary" in wrong_of(lambda outcome: setattr(outcome, "summary", None))[0]
     assert "left behind: /dev/shm/x" in wrong_of(lambda o: setattr(o, "left", ["/dev/shm/x"]))[0]
-    parted = wrong_of(lambda outcome: outcome.events[-2].update(replica=6.0))
-    assert "2 different replicas after step 32" in parted[0]
+    diverged = wrong_of(lambda outcome: outcome.events[-2].update(replica=6.0))
+    assert "2 different replicas after step 32" in diverged[0]
     assert "different losses" in wrong_of(lambda outcome: loss(outcome, 0.1, ranks={3}))[0]
     for value in (0.651, float("nan")):
         first, second = wrong_of(lambda outcome: loss(outcome, value, ranks={0, 3}))  # noqa: B023

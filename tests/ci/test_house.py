@@ -43,6 +43,13 @@ def root(tmp_path: Path) -> Path:
             "    from .one import _Name\n"
             "    import tensorflow as tf\n"
         ),
+        "matex/steps/own_loops.py": (
+            "class _StepTail: ...\nclass Detail: ...\nclass Trial: ...\nclass Own: ...\n"
+        ),
+        "docs/design/glossary.md": (
+            "| place | a number | rank |\n\n## Old names\n\n| Old | The field's word |\n"
+            "| --- | --- |\n| tail, trial (of a step), own loop | auxiliary part, detail |\n"
+        ),
         "ci/long.py": "\n" * 301,
         "ci/short.py": "\n" * 300,
         "README.md": "line\n" * 182,
@@ -60,6 +67,10 @@ def test_each_count_finds_its_offence_and_no_other(root: Path) -> None:
     assert found["long modules"] == ["ci/long.py: 301 lines"]
     assert found["import circles"] == ["matex.steps.one matex.steps.two"]
     assert found["doubled classes"] == ["Name: matex/steps/one.py:4 matex/steps/two.py:1"]
+    assert found["old names"] == [
+        "matex/steps/own_loops.py",
+        "matex/steps/own_loops.py:1: _StepTail",
+    ]
     assert found["fragments"] == [
         "matex/steps/one.py:4: Of what?",
         "matex/steps/two.py:1: first: that of the second,",
@@ -68,8 +79,8 @@ def test_each_count_finds_its_offence_and_no_other(root: Path) -> None:
     assert found["arguments without noun"] == ["matex/steps/two.py:1: third: how many there are."]
     assert found["public docstrings"] == ["ft.bare (ft/__init__.py:2): a docstring"]
     assert found["backend modules"] == ["matex.steps.two"]
-    assert found["stray backend rooms"] == []
-    assert set(found["idle backend rooms"]) == house.BACKEND_ROOMS - {"steps"}
+    assert found["stray backend packages"] == []
+    assert set(found["idle backend packages"]) == house.BACKEND_PACKAGES - {"steps"}
     assert found["README lines too many"] == ["line", "line"]
     assert found["long commit subjects"] == []  # no repository
 

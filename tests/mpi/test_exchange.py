@@ -126,7 +126,7 @@ SUMS = [
     *((kind, way, "float32", {}) for kind in ("host", "native") for way in WAYS),
     *(("mixed", way, "float32", {}) for way in ("pairs", "int8-in-pairs")),
     *(("native", way, dtype, {}) for way in ("flat", "pairs", "fp16") for dtype in DTYPES[1:]),
-    *((kind, "flat", "float32", {"stretch": 70_007}) for kind in ("host", "native")),
+    *((kind, "flat", "float32", {"chunk": 70_007}) for kind in ("host", "native")),
     *((kind, "flat", "float32", {"large_bytes": 0}) for kind in ("host", "native")),
 ]
 
@@ -227,7 +227,7 @@ def test_what_is_not_finite_fails_on_every_rank_and_is_found_on_one(
     make: Make, comm: ft.Communicator, bad: float
 ) -> None:
     layout = layout_of("float32", (4,), (100,))
-    exchange = make(layout, stretch=16)
+    exchange = make(layout, chunk=16)
     step = step_of(exchange, spec(layout, "float32"))
     guilty = comm.world.size - 1
     second = np.ones(100, np.float32)
@@ -240,7 +240,7 @@ def test_what_is_not_finite_fails_on_every_rank_and_is_found_on_one(
     assert "not finite" in str(exchange.error)
     assert exchange.header.nonfinite == 1
     assert exchange.spoiled == (comm.world.rank == guilty)
-    found = layout.blame(exchange.local) if exchange.spoiled else []
+    found = layout.nonfinite_names(exchange.local) if exchange.spoiled else []
     assert found == (["gradient 1 (2 of 100 values)"] if comm.world.rank == guilty else [])
     assert comm.failure is None
 
@@ -300,7 +300,7 @@ def test_a_failed_exchange_keeps_the_whole_contribution(make: Make, comm: ft.Com
     if not comm.ulfm:
         pytest.skip("repair wants ULFM")
     layout = layout_of("float32", (300_000,), (50,))
-    exchange = make(layout, stretch=1000)
+    exchange = make(layout, chunk=1000)
     step = step_of(exchange, spec(layout, "float32"))
     mine = np.arange(300_000, dtype=np.float32) % 1000
     parts = [mine, np.full(50, 7, np.float32), auxiliary_of(layout, comm)]

@@ -9,7 +9,7 @@ import pytest
 
 import ft
 from checkpoints import Snapshot, Store
-from matex.checkpointing.resume import newest_of_all
+from matex.checkpointing.resume import newest_common_snapshot
 from matex.errors import InputError
 
 
@@ -53,7 +53,7 @@ def stores(comm: ft.Communicator, shared: Path, files: list[int], memory: dict[i
 )
 def test_all_ranks_continue_from_the_same(comm, shared, files, memory, newest) -> None:
     common, own = stores(comm, shared, files, memory)
-    found = newest_of_all(comm, files=common, memory=own)
+    found = newest_common_snapshot(comm, files=common, memory=own)
     assert (None if found is None else found.step) == newest
     if found is not None:
         assert set(found.weights["x"].tolist()) == {float(newest)}
@@ -62,7 +62,7 @@ def test_all_ranks_continue_from_the_same(comm, shared, files, memory, newest) -
 def test_the_last_node_alone_holds_the_newest(comm, shared) -> None:
     last = comm.world.ranks[-1]
     common, own = stores(comm, shared, [10], {0: [11], last: [13]})
-    found = newest_of_all(comm, files=common, memory=own)
+    found = newest_common_snapshot(comm, files=common, memory=own)
     assert found is not None and found.step == 13
 
 
@@ -71,7 +71,7 @@ def test_a_damaged_one_in_memory_is_passed_over(comm, shared) -> None:
     newest = own.list()[-1]
     newest.write_bytes(newest.read_bytes()[:-1])
     comm.barrier()
-    found = newest_of_all(comm, files=common, memory=own)
+    found = newest_common_snapshot(comm, files=common, memory=own)
     assert found is not None and found.step == 12
 
 
@@ -80,4 +80,4 @@ def test_a_directory_that_cannot_be_used_is_told_on_all_ranks(comm, shared) -> N
         (shared / "file").touch()
     comm.barrier()
     with pytest.raises(InputError, match="cannot be used"):
-        newest_of_all(comm, files=Store(shared / "file" / "deep"), memory=None)
+        newest_common_snapshot(comm, files=Store(shared / "file" / "deep"), memory=None)

@@ -88,18 +88,18 @@ def test_each_row_is_read_once_by_one_rank(
 
 
 @pytest.mark.parametrize(
-    ("cursor", "mark", "said"),
+    ("cursor", "digest", "said"),
     [
         (10, 0, "one without --shuffle ring, at sample 10"),
         (0, pack_geometry(3, 1 << 40), "one of other data, at sample 0"),
     ],
 )
 def test_a_checkpoint_of_another_order_is_refused(
-    comm: ft.Communicator, cursor: int, mark: int, said: str
+    comm: ft.Communicator, cursor: int, digest: int, said: str
 ) -> None:
     rows, _, _ = ring(comm, 48, 12)
     with pytest.raises(InputError, match=said):
-        rows.resume(cursor, mark)
+        rows.resume(cursor, digest)
     rows.close()
 
 

@@ -273,7 +273,7 @@ def test_a_ring_gives_all_the_same_mean(comm: ft.Communicator) -> None:
 
 
 def test_nodes_of_daso_are_one_model_and_draw_together(comm: ft.Communicator) -> None:
-    """Nodes part in the first step, and then do not move: each meeting halves their distance."""
+    """Nodes diverge in the first step, and then do not move: each meeting halves their distance."""
     vector = Vector()
     strategy = Daso(comm, vector, epochs=3, ranks_per_node=2)
     strategy.epoch_begins(0)
@@ -308,7 +308,9 @@ def test_nodes_of_daso_are_one_model_and_draw_together(comm: ft.Communicator) ->
     assert len({row.tobytes() for row in comm.allgather(vector.value).rows}) == 1
 
 
-def test_ranks_of_a_node_that_have_parted_average_their_models_once(comm: ft.Communicator) -> None:
+def test_ranks_of_a_node_that_have_diverged_average_their_models_once(
+    comm: ft.Communicator,
+) -> None:
     """The first rank takes an operation for failed, and sends nothing in that step."""
     vector, rank = Vector(), comm.world.rank
     strategy = Daso(comm, vector, epochs=3, ranks_per_node=comm.world.size)

@@ -42,7 +42,7 @@ def test_a_cancelled_job_has_saved_and_the_next_one_continues_its_history(submit
     first.wait("CANCELLED")
     summary = first.summary
     assert (summary["status"], summary["resumable"]) == ("stopped", True), first.output
-    assert summary["reason"] == f"told to leave after step {summary['steps']} (SIGTERM)"
+    assert summary["reason"] == f"asked to stop after step {summary['steps']} (SIGTERM)"
     assert summary["checkpoints"]["newest_step"] == summary["steps"] < STEPS
     second = submit(*TWO, lines=lines)
     second.wait("COMPLETED")
@@ -57,7 +57,7 @@ def test_at_its_time_limit_a_job_has_saved_and_the_next_one_continues_it(submit:
     first.wait("TIMEOUT")
     summary = first.summary
     assert (summary["status"], summary["resumable"]) == ("stopped", True), first.output
-    assert summary["reason"] == f"told to leave after step {summary['steps']} (SIGTERM)"
+    assert summary["reason"] == f"asked to stop after step {summary['steps']} (SIGTERM)"
     assert summary["checkpoints"]["newest_step"] == summary["steps"] < LONG
     second = submit(*TWO, lines=lines)
     second.wait("COMPLETED")

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ci.patience import patience
-from matex.launcher.ending import this_job
+from matex.launcher.exit_report import this_job
 from tests.train.forks import ALONE, start_alone
 
 ROOT = Path(__file__).resolve().parents[2]

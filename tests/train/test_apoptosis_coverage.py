@@ -347,7 +347,7 @@ def _model(places: int, make: Make) -> tuple[Any, np.ndarray]:
     return model, generator.normal(size=(32, *inputs.shape[1:])).astype(np.float32)
 
 
-def _mortal(model: Any) -> set[str]:
+def _removable(model: Any) -> set[str]:
     """The layers whose units can be removed."""
     net = trace(model)
     return {net.sources[i].layer.name for group in groups_of(net) for i in group.sources}
@@ -372,7 +372,7 @@ def _are_followed(names: tuple[str, ...]) -> bool:
 
     try:
         model, x = _model(table[names[0]][0], results)
-        assert _mortal(model) == {"before"}
+        assert _removable(model) == {"before"}
         _prune(model, x)
     except (AssertionError, ValueError):  # each by itself will tell whose it is
         return False
@@ -382,7 +382,7 @@ def _are_followed(names: tuple[str, ...]) -> bool:
 @pytest.mark.parametrize("name", sorted(CUT))
 def test_layers_that_are_cut(name: str) -> None:
     model, x = _model(*CUT[name])
-    assert {"before", "own"} <= _mortal(model)
+    assert {"before", "own"} <= _removable(model)
     _prune(model, x)
 
 
@@ -391,7 +391,7 @@ def test_layers_that_are_followed(name: str) -> None:
     if name in _LAYERS_BESIDE and _are_followed(_LAYERS_BESIDE[name]):
         return
     model, x = _model(*FOLLOWED[name])
-    assert "before" in _mortal(model)
+    assert "before" in _removable(model)
     _prune(model, x)
 
 
@@ -403,7 +403,7 @@ def test_functions_that_are_followed(name: str) -> None:
     if name in _FUNCTIONS_BESIDE and _are_followed(_FUNCTIONS_BESIDE[name]):
         return
     model, x = _model(*OPERATIONS[name])
-    assert "before" in _mortal(model)
+    assert "before" in _removable(model)
     _prune(model, x[:2] if name in _BY_ROW else x)
 
 
@@ -424,7 +424,7 @@ def test_an_embedding_that_also_scores_words_is_cut(tied: bool) -> None:
     x = words(inputs)
     x = layers.LayerNormalization()(x + layers.Dense(24, name="inner")(layers.Dense(32)(x)))
     model = keras.Model(inputs, words(x, reverse=True))
-    assert {"words", "inner"} <= _mortal(model)
+    assert {"words", "inner"} <= _removable(model)
     _prune(model, np.random.default_rng(0).integers(0, 30, (64, 5)))
 
 

@@ -13,7 +13,7 @@ from keras import layers, ops
 
 from matex.apoptosis import measure, rebuild, surgery
 from matex.apoptosis.criteria import choose, transfers
-from matex.apoptosis.evidence import Limits
+from matex.apoptosis.group_statistics import Limits
 from matex.apoptosis.masking import Masks
 from matex.apoptosis.network import Network
 from matex.apoptosis.trace import Group, groups_of, trace
@@ -51,7 +51,7 @@ def remove(
     parts = (*group.parts, (others, len(others)))
     (sums,) = measure.views([group], np.zeros(measure.numbers([group])))
     measure.add(model, net, [group], [(0, sample)], len(sample), [sums])
-    facts = surgery.evidence(net, group, sums, incoming=True)
+    facts = surgery.statistics(net, group, sums, incoming=True)
     removal = choose(criterion, facts, Limits(most, np.inf, parts))
     given = transfers(criterion, facts, removal.kept, removal.removed)
     surgery.take_over(net, group, removal, given)

@@ -42,8 +42,8 @@ def test_layers_with_a_mask_are_cut(name: str, tmp_path: Path) -> None:
     made = MASKED[name](words)
     model = keras.Model(inputs, layers.Dense(3)(layers.Flatten()(made)))
     net = trace(model)
-    mortal = {net.sources[i].layer.name for group in groups_of(net) for i in group.sources}
-    assert {"words", "own"} <= mortal
+    removable = {net.sources[i].layer.name for group in groups_of(net) for i in group.sources}
+    assert {"words", "own"} <= removable
     rows = np.random.default_rng(0).integers(1, 30, (64, 6))
     rows[:32, 4:] = 0
     outcome = prune(model, rows, ratio=0.3)

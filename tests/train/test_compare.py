@@ -65,7 +65,7 @@ def test_a_signal_ends_the_comparison_and_what_it_started(tmp_path: Path) -> Non
         said, _ = run.communicate(timeout=patience(60))
     finally:
         run.kill()
-    assert "told to leave: nothing is compared" in said
+    assert "asked to stop: nothing is compared" in said
     assert run.returncode == 0
     assert not psutil.pid_exists(plain)
 

@@ -39,7 +39,7 @@ GIVEN = {
 def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
     """Earlier fits of a run of one rank, which continues from *saved*."""
     alone = SimpleNamespace(
-        world=SimpleNamespace(is_leader=True, apart=False, members=()),
+        world=SimpleNamespace(is_leader=True, awaits_admission=False, members=()),
         agree=lambda flag: flag,
     )
     fence = SimpleNamespace(check=lambda: None)

@@ -32,7 +32,7 @@ REFUSED = {
     "callback": ["BroadcastGlobalVariablesCallback", "delete the line: weights are equal"],
     "fit, generator": ["same batches", "delete what shards the data by rank"],
     "train_on_batch": ["same batches", "delete what shards the data by rank"],
-    "own loop": ["must compute the same", "dataset.shard(size, rank)"],
+    "custom loop": ["must compute the same", "dataset.shard(size, rank)"],
 }
 
 

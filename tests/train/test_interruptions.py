@@ -1,4 +1,4 @@
-"""Runs that are told to leave, and runs that are lost and started again by their supervisor."""
+"""Runs that are asked to stop, and runs that are lost and started again by their supervisor."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return matex_run(tmp_path_factory.mktemp("whole"), "interrupted.py", ranks=1).losses
 
 
-def test_a_run_told_to_leave_saves_and_is_continued(whole: list[float], tmp_path: Path) -> None:
+def test_a_run_asked_to_stop_saves_and_is_continued(whole: list[float], tmp_path: Path) -> None:
     """Twice, in the middle of an epoch and at its very end, on other numbers of ranks."""
     saved = tmp_path / "saved"
     options = ["--checkpoint", saved]
-    # What is told after a batch travels with the next one, after which all leave.
+    # A request after a batch travels with the next one, after which all leave.
     first = interrupted(
         tmp_path / "1", ranks=3, at="1:2", what="SIGUSR1:last-rank", options=options
     )
@@ -73,44 +73,44 @@ def test_a_run_told_to_leave_saves_and_is_continued(whole: list[float], tmp_path
     assert epoch_losses(first) == pytest.approx({0: whole[0]}, rel=1e-4)
 
 
-def test_a_loop_of_the_script_s_own_is_saved_and_continued(tmp_path: Path) -> None:
+def test_a_custom_loop_is_saved_and_continued(tmp_path: Path) -> None:
     """Steps of train_on_batch and of a tape in turn."""
     saved = tmp_path / "saved"
     options = ["--checkpoint", saved]
-    told = matex_run(tmp_path / "1", "own_loop.py", ranks=2, options=options)
-    assert told.status == 75, told.stderr
-    assert (told.summary["status"], told.summary["resumable"]) == ("stopped", True)
+    stopped = matex_run(tmp_path / "1", "custom_loop.py", ranks=2, options=options)
+    assert stopped.status == 75, stopped.stderr
+    assert (stopped.summary["status"], stopped.summary["resumable"]) == ("stopped", True)
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None
     assert (newest[1].cursor["loop"], len(newest[1].weights)) == (5, 4)
-    rest = matex_run(tmp_path / "2", "own_loop.py", ranks=1, options=options)
+    rest = matex_run(tmp_path / "2", "custom_loop.py", ranks=1, options=options)
     assert rest.status == 0, rest.stderr
     assert "continued after 5 steps, same: True" in rest.stdout
-    assert "no checkpoint is made" not in told.stdout + rest.stdout
+    assert "no checkpoint is made" not in stopped.stdout + rest.stdout
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None and newest[1].cursor["loop"] == 10
     options = ["--checkpoint", tmp_path / "none"]
-    alone = matex_run(tmp_path / "3", "own_loop.py", "--unsaved", ranks=1, options=options)
+    alone = matex_run(tmp_path / "3", "custom_loop.py", "--unsaved", ranks=1, options=options)
     assert alone.status == 1
     assert (alone.summary["status"], alone.summary["resumable"]) == ("stopped", False)
-    assert "only it can continue, with matex.Checkpoint" in alone.summary["reason"]
+    assert "only the script can continue a custom loop" in alone.summary["reason"]
 
 
 def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
     """Thousands of epochs, of which a few are made."""
     saved = tmp_path / "saved"
     options = ["--checkpoint", saved]
-    told = interrupted(
+    stopped = interrupted(
         tmp_path / "1", "--endless", ranks=2, at="0:3", what="SIGTERM:matex-run", options=options
     )
-    assert told.status == 75, told.stderr
-    assert told.stderr == ""
-    assert told.summary["status"] == "stopped"
-    assert "(SIGTERM)" in told.summary["reason"]
-    assert "SIGTERM: leaving after the next step" in told.stdout
+    assert stopped.status == 75, stopped.stderr
+    assert stopped.stderr == ""
+    assert stopped.summary["status"] == "stopped"
+    assert "(SIGTERM)" in stopped.summary["reason"]
+    assert "SIGTERM: leaving after the next step" in stopped.stdout
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None
-    assert newest[1].step == told.summary["steps"]
+    assert newest[1].step == stopped.summary["steps"]
     clock = matex_run(  # continues the report, in which it is said that SIGTERM came before
         tmp_path / "1",
         "interrupted.py",
@@ -120,7 +120,7 @@ def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
     )
     assert clock.status == 75, clock.stderr
     assert "wall time" in clock.summary["reason"]
-    assert clock.summary["wall_s"] < 20 + told.summary["wall_s"]
+    assert clock.summary["wall_s"] < 20 + stopped.summary["wall_s"]
     without = interrupted(tmp_path / "3", "--endless", ranks=1, at="0:3", what="SIGTERM:matex-run")
     assert without.status == 1
     assert without.summary["status"] == "stopped"

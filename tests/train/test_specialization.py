@@ -14,7 +14,7 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.script_model import script_model
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps import specialization
 from matex.steps.control import Control
 from matex.steps.hot_shape import HotShape
@@ -74,7 +74,7 @@ def fitted(*, after: int, monkeypatch: pytest.MonkeyPatch, refuses: bool) -> tup
     model.compile(keras.optimizers.Adam(0.01), [loss, "mse"])  # with a metric for each
     batches = Batches(*twice(0))
     keras_hooks.build(model, keras_hooks.as_data(batches.signature))
-    step = Step(model, batches.signature, room=Room(2 * ROWS))
+    step = Step(model, batches.signature, capacity=SlotCapacity(2 * ROWS))
     assert step.embedding_rows.used
     assert step.layout is not None
     step.connect(OfOneRank(step.layout))
@@ -129,7 +129,7 @@ def looped(
     signature = (tf.TensorSpec((None, LENGTH), tf.int32), tf.TensorSpec((None,), tf.int32))
     of_script = script_model("step", step, signature, as_data)
     shared = SeveralUpdatesStep(
-        of_script, signature, as_data=as_data, rows=ROWS, room=Room(2 * ROWS)
+        of_script, signature, as_data=as_data, rows=ROWS, capacity=SlotCapacity(2 * ROWS)
     )
     assert shared.updates.has_slots
     shared.exchanges.connect(OfOneRank)

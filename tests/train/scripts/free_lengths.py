@@ -141,7 +141,7 @@ def rivals():
 
 
 def loop():
-    """A loop of the script's own, with a batch of another length in each of its steps."""
+    """A custom loop, with a batch of another length in each of its steps."""
     model = keras.Model(*classified())
     optimizer = keras.optimizers.Adam(0.02)
 

@@ -19,7 +19,7 @@ def generated():
         yield X[MINE], Y[MINE]
 
 
-def own_loop(model):
+def custom_loop(model):
     for x, y in sharded():
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model(x) - y) ** 2)
@@ -44,7 +44,7 @@ CASES = {
     "callback": lambda model: hvd.callbacks.BroadcastGlobalVariablesCallback(0),
     "fit, generator": lambda model: model.fit(generated(), steps_per_epoch=3),
     "train_on_batch": lambda model: model.train_on_batch(X[MINE], Y[MINE]),
-    "own loop": own_loop,
+    "custom loop": custom_loop,
 }
 
 

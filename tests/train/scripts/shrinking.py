@@ -38,7 +38,7 @@ scored = {}
 class Scores(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         from matex.apoptosis.forward import Forward
-        from matex.apoptosis.judge import Judge
+        from matex.apoptosis.held_out_loss import HeldOutLoss
         from matex.apoptosis.peers import peers_of_process
         from matex.apoptosis.samples import sample_of
         from matex.apoptosis.schedule import MODES, Thresholds
@@ -46,8 +46,10 @@ class Scores(keras.callbacks.Callback):
 
         sample, peers = sample_of({"x": x, "y": y}, 333), peers_of_process()
         for criterion in ("taylor", "oba"):
-            judge = Judge(sample, Forward(self.model))
-            trial = ModelTrial(self.model, Options(criterion=criterion), judge=judge, peers=peers)
+            held_out = HeldOutLoss(sample, Forward(self.model))
+            trial = ModelTrial(
+                self.model, Options(criterion=criterion), held_out=held_out, peers=peers
+            )
             trial.measure(sample)
             thresholds = Thresholds(MODES["aggressive"]._replace(tau=1.0))
             removals = trial.decide(thresholds, None, reaches=False)

@@ -1,4 +1,4 @@
-"""Loops of the script's own around functions that train, whose rows ranks can share."""
+"""Custom loops around functions that train, whose rows ranks can share."""
 
 import keras
 import numpy as np

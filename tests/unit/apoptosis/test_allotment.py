@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.apoptosis.allotment import allotted, mortal_in
-from matex.apoptosis.evidence import Removal
+from matex.apoptosis.allotment import allotted, removable_in
+from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.search import Candidate
 from matex.apoptosis.trace import Group
 
@@ -29,36 +29,36 @@ def at_least(count: float, savings: Sequence[float]) -> Callable[[Sequence[Candi
     return lambda some: sum(len(c.removal.removed) * savings[c.number] for c in some) >= count
 
 
-def dead(some: Sequence[Candidate]) -> dict[int, int]:
+def removed(some: Sequence[Candidate]) -> dict[int, int]:
     return {one.number: len(one.removal.removed) for one in some}
 
 
 def test_what_costs_least_for_what_it_saves_dies_first() -> None:
     found = [candidate(0, [0.1, 0.2, 0.3, 0.4]), candidate(1, [0.3, 0.5, 0.7, 0.9])]
-    assert dead(allotted(found, [1, 1], at_least(4, [1, 1]))) == {0: 3, 1: 1}
-    assert dead(allotted(found, [1, 3], at_least(4, [1, 3]))) == {0: 1, 1: 1}
+    assert removed(allotted(found, [1, 1], at_least(4, [1, 1]))) == {0: 3, 1: 1}
+    assert removed(allotted(found, [1, 3], at_least(4, [1, 3]))) == {0: 1, 1: 1}
 
 
 def test_a_group_that_several_read_costs_all_of_them() -> None:
     found = [candidate(0, [0.1, 0.2, 0.3, 0.4], readers=5), candidate(1, [0.3, 0.35, 0.9, 0.9])]
-    assert dead(allotted(found, [1, 1], at_least(2, [1, 1]))) == {1: 2}
+    assert removed(allotted(found, [1, 1], at_least(2, [1, 1]))) == {1: 2}
 
 
 def test_all_die_where_the_target_is_out_of_reach() -> None:
     found = [candidate(0, [0.1, 0.2]), candidate(1, [0.3, 0.5])]
-    assert dead(allotted(found, [1, 1], lambda _: False)) == {0: 2, 1: 2}
+    assert removed(allotted(found, [1, 1], lambda _: False)) == {0: 2, 1: 2}
 
 
 def test_no_more_die_than_the_target_wants_where_the_first_units_cost_most() -> None:
     """A group is not removed as a whole, as where the order is random."""
     found = [candidate(0, [0.9, 0.1, 0.1, 0.1]), candidate(1, [0.9, 0.2, 0.2, 0.2])]
-    assert dead(allotted(found, [1, 1], at_least(4, [1, 1]))) == {0: 2, 1: 2}
-    assert dead(allotted(found, [1, 1], at_least(7, [1, 1]))) == {0: 4, 1: 3}
+    assert removed(allotted(found, [1, 1], at_least(4, [1, 1]))) == {0: 2, 1: 2}
+    assert removed(allotted(found, [1, 1], at_least(7, [1, 1]))) == {0: 4, 1: 3}
 
 
 def test_what_costs_nothing_dies_in_any_case() -> None:
     found = [candidate(0, [0.0, 0.0, 0.1]), candidate(1, [0.0, 0.5])]
-    assert dead(allotted(found, [1, 1], at_least(1, [1, 1]))) == {0: 2, 1: 1}
+    assert removed(allotted(found, [1, 1], at_least(1, [1, 1]))) == {0: 2, 1: 1}
 
 
 COSTS = st.lists(st.floats(0, 1), min_size=1, max_size=8)
@@ -85,8 +85,8 @@ def test_the_target_is_met_and_nothing_dies_for_more_than_it_must(
 def test_what_must_stay_of_each_part_stays() -> None:
     parts = ((np.arange(6), 4), (np.arange(4, 10), 1))
     group = Group("g", np.arange(10), parts, False, (), ())
-    mortal = mortal_in(group)
-    alive = np.setdiff1d(np.arange(10), mortal)
+    removable = removable_in(group)
+    alive = np.setdiff1d(np.arange(10), removable)
     assert np.isin(alive, parts[0][0]).sum() == 4
     assert np.isin(alive, parts[1][0]).sum() >= 1
-    assert len(mortal) >= 5
+    assert len(removable) >= 5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from matex.apoptosis.criteria import CRITERIA, choose, transfers
-from matex.apoptosis.evidence import Evidence, Limits, Reader, Removal
+from matex.apoptosis.group_statistics import GroupStatistics, Limits, Reader, Removal
 from matex.apoptosis.importance import BY_LOSS, importance
 
 COMPENSATING = ["gram", "projection", "similarity", "angle"]
@@ -14,21 +14,21 @@ COMPENSATING = ["gram", "projection", "similarity", "angle"]
 
 def layer(
     inputs: np.ndarray, weights: np.ndarray, outgoing: np.ndarray, *, constant: bool = False
-) -> tuple[Evidence, np.ndarray]:
+) -> tuple[GroupStatistics, np.ndarray]:
     """A ReLU layer of *weights* (units, inputs), and its activations on *inputs*."""
     activations = np.maximum(inputs @ weights.T, 0.0)
     seen = np.hstack([activations, np.ones((len(inputs), 1))]) if constant else activations
     reader = Reader(seen.T @ seen / len(seen), outgoing)
     power = np.square(seen).mean(0)[: len(weights)]  # stands in for what a loss would say
-    return Evidence(weights, (reader,), scales=True, importance=power), activations
+    return GroupStatistics(weights, (reader,), scales=True, importance=power), activations
 
 
 def outputs(
-    criterion: str, evidence: Evidence, activations: np.ndarray, removal: Removal
+    criterion: str, statistics: GroupStatistics, activations: np.ndarray, removal: Removal
 ) -> np.ndarray:
     """Outputs of the reader for the units that stay."""
-    (transfer,) = transfers(criterion, evidence, removal.kept, removal.removed)
-    outgoing = evidence.readers[0].outgoing
+    (transfer,) = transfers(criterion, statistics, removal.kept, removal.removed)
+    outgoing = statistics.readers[0].outgoing
     k = len(removal.kept)
     rows = outgoing[removal.kept] + transfer[:k] @ outgoing[removal.removed]
     bias = (transfer[k:] @ outgoing[removal.removed]).sum(0)
@@ -55,12 +55,14 @@ def test_parallel_units_are_merged_exactly(
     weights = generator.normal(size=(12, 7))
     weights[9:] = factor * weights[[0, 1, 0]]
     outgoing = generator.normal(size=(12, 5))
-    evidence, activations = layer(generator.normal(size=(400, 7)), weights, outgoing)
-    removal = choose(criterion, evidence, at_most(3))
+    statistics, activations = layer(generator.normal(size=(400, 7)), weights, outgoing)
+    removal = choose(criterion, statistics, at_most(3))
     assert removal.cost < 1e-6  # the ridge
     wanted = activations @ outgoing
     np.testing.assert_allclose(
-        outputs(criterion, evidence, activations, removal), wanted, atol=1e-5 * np.abs(wanted).max()
+        outputs(criterion, statistics, activations, removal),
+        wanted,
+        atol=1e-5 * np.abs(wanted).max(),
     )
 
 
@@ -70,11 +72,11 @@ def test_dead_and_constant_units_go_first_and_exactly(generator: np.random.Gener
     weights[3, :6], weights[3, 6] = 0.0, 0.7
     weights[6] = [*[0.0] * 6, -1.0]
     outgoing = generator.normal(size=(10, 4))
-    evidence, activations = layer(inputs, weights, outgoing, constant=True)
-    removal = choose("gram", evidence, at_most(2))
+    statistics, activations = layer(inputs, weights, outgoing, constant=True)
+    removal = choose("gram", statistics, at_most(2))
     assert sorted(removal.removed) == [3, 6]
     np.testing.assert_allclose(
-        outputs("gram", evidence, activations, removal), activations @ outgoing, atol=1e-5
+        outputs("gram", statistics, activations, removal), activations @ outgoing, atol=1e-5
     )
 
 
@@ -84,10 +86,10 @@ def test_the_cost_of_gram_is_the_mean_square_that_is_lost(
 ) -> None:
     weights = generator.normal(size=(200, 30))
     outgoing = generator.normal(size=(200, width))
-    evidence, activations = layer(generator.normal(size=(900, 30)), weights, outgoing)
-    removal = choose("gram", evidence, at_most(130))
+    statistics, activations = layer(generator.normal(size=(900, 30)), weights, outgoing)
+    removal = choose("gram", statistics, at_most(130))
     wanted = activations @ outgoing
-    lost = np.square(outputs("gram", evidence, activations, removal) - wanted).sum()
+    lost = np.square(outputs("gram", statistics, activations, removal) - wanted).sum()
     assert removal.cost == pytest.approx(lost / np.square(wanted).sum(), rel=1e-3)
 
 
@@ -95,8 +97,8 @@ def test_the_cost_of_gram_is_the_mean_square_that_is_lost(
 def test_blocks_choose_as_one_by_one_does(width: int, generator: np.random.Generator) -> None:
     """Against the definition: invert the matrix anew for every unit."""
     weights, outgoing = generator.normal(size=(120, 20)), generator.normal(size=(120, width))
-    evidence, _ = layer(generator.normal(size=(700, 20)), weights, outgoing)
-    gram = evidence.readers[0].gram
+    statistics, _ = layer(generator.normal(size=(700, 20)), weights, outgoing)
+    gram = statistics.readers[0].gram
     gram = gram + 1e-7 * np.diag(np.diagonal(gram))
     left, rows, order = list(range(120)), outgoing.copy(), []
     for _ in range(100):
@@ -105,34 +107,34 @@ def test_blocks_choose_as_one_by_one_does(width: int, generator: np.random.Gener
         j = int(scores.argmin())
         rows[left] -= np.outer(inverse[:, j] / inverse[j, j], rows[left[j]])
         order.append(left.pop(j))
-    removal = choose("gram", evidence, at_most(100))
+    removal = choose("gram", statistics, at_most(100))
     assert removal.removed.tolist() == order
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_limits_hold(criterion: str, generator: np.random.Generator) -> None:
     weights, outgoing = generator.normal(size=(40, 9)), generator.normal(size=(40, 3))
-    evidence, _ = layer(generator.normal(size=(200, 9)), weights, outgoing)
-    assert len(choose(criterion, evidence, at_most(11)).removed) == 11
-    everything = choose(criterion, evidence, at_most(40))
+    statistics, _ = layer(generator.normal(size=(200, 9)), weights, outgoing)
+    assert len(choose(criterion, statistics, at_most(11)).removed) == 11
+    everything = choose(criterion, statistics, at_most(40))
     assert len(everything.kept) == 1
-    budget = choose(criterion, evidence, Limits(most=40, budget=everything.cost / 20))
+    budget = choose(criterion, statistics, Limits(most=40, budget=everything.cost / 20))
     assert budget.cost <= everything.cost / 20 < everything.cost
     assert 0 < len(budget.kept) < 40
     parts = ((np.arange(10), 8), (np.arange(10, 40), 1))
-    kept = choose(criterion, evidence, Limits(40, np.inf, parts)).kept
+    kept = choose(criterion, statistics, Limits(40, np.inf, parts)).kept
     assert (np.sum(kept < 10), np.sum(kept >= 10)) == (8, 1)
 
 
 @pytest.mark.parametrize("criterion", BY_LOSS)
 def test_what_the_loss_says_least_about_goes_first_and_nothing_takes_over(criterion: str) -> None:
-    evidence, activations = layer(np.eye(5), np.ones((5, 5)), np.ones((5, 2)))
-    evidence = evidence._replace(importance=np.array([3.0, 0.0, 4.0, 1.0, 2.0]))
-    removal = choose(criterion, evidence, at_most(3))
+    statistics, activations = layer(np.eye(5), np.ones((5, 5)), np.ones((5, 2)))
+    statistics = statistics._replace(importance=np.array([3.0, 0.0, 4.0, 1.0, 2.0]))
+    removal = choose(criterion, statistics, at_most(3))
     assert removal.removed.tolist() == [1, 3, 4]
     assert removal.costs.tolist() == pytest.approx([0.0, 0.1, 0.3])
-    assert outputs(criterion, evidence, activations, removal) == pytest.approx(2.0)
-    nothing = evidence._replace(importance=np.array([3.0, np.nan, 4.0, 1.0, 2.0]))
+    assert outputs(criterion, statistics, activations, removal) == pytest.approx(2.0)
+    nothing = statistics._replace(importance=np.array([3.0, np.nan, 4.0, 1.0, 2.0]))
     assert not len(choose(criterion, nothing, at_most(3)).removed)
 
 
@@ -146,9 +148,9 @@ def test_a_part_that_comes_to_its_end_leaves_the_others(generator: np.random.Gen
     """The first half is cheap, and most of it stays: what goes of the second is dear."""
     weights, outgoing = generator.normal(size=(800, 9)), generator.normal(size=(800, 3))
     weights[:400] = weights[:20].repeat(20, 0)
-    evidence, _ = layer(generator.normal(size=(900, 9)), weights, outgoing)
+    statistics, _ = layer(generator.normal(size=(900, 9)), weights, outgoing)
     parts = ((np.arange(400), 250), (np.arange(400, 800), 10))
-    removed = choose("gram", evidence, Limits(190, np.inf, parts)).removed
+    removed = choose("gram", statistics, Limits(190, np.inf, parts)).removed
     assert (np.sum(removed < 400), np.sum(removed >= 400)) == (150, 40)
 
 
@@ -157,8 +159,8 @@ def test_more_units_than_a_block_cost_nothing_alike(generator: np.random.Generat
     superfluous = generator.permutation(512)[:300]
     outgoing[superfluous] = 0.0
     weights = generator.normal(size=(512, 9))
-    evidence, _ = layer(generator.normal(size=(900, 9)), weights, outgoing)
-    removal = choose("gram", evidence, at_most(300))
+    statistics, _ = layer(generator.normal(size=(900, 9)), weights, outgoing)
+    removal = choose("gram", statistics, at_most(300))
     assert removal.cost == 0.0
     np.testing.assert_array_equal(np.sort(removal.removed), np.sort(superfluous))
 
@@ -167,10 +169,10 @@ def test_more_units_than_a_block_cost_nothing_alike(generator: np.random.Generat
 def test_of_a_network_that_has_diverged_nothing_goes(
     value: float, generator: np.random.Generator
 ) -> None:
-    evidence, _ = layer(
+    statistics, _ = layer(
         generator.normal(size=(90, 9)), generator.normal(size=(40, 9)), np.full((40, 3), value)
     )
-    assert not len(choose("gram", evidence, at_most(11)).removed)
+    assert not len(choose("gram", statistics, at_most(11)).removed)
 
 
 def test_every_reader_counts_and_gets_its_own_compensation(generator: np.random.Generator) -> None:
@@ -180,10 +182,10 @@ def test_every_reader_counts_and_gets_its_own_compensation(generator: np.random.
     second[5] = 50.0  # cheap in the first reader alone
     first[5] = 1e-3
     inputs = generator.normal(size=(300, 6))
-    evidence, activations = layer(inputs, weights, first)
+    statistics, activations = layer(inputs, weights, first)
     pooled = activations[:150] + activations[150:]
     other = Reader(pooled.T @ pooled / 150, second)
-    removal = choose("gram", evidence._replace(readers=(*evidence.readers, other)), at_most(4))
+    removal = choose("gram", statistics._replace(readers=(*statistics.readers, other)), at_most(4))
     assert 5 not in removal.removed
     assert len({2, 10} & set(removal.removed.tolist())) == 1
 
@@ -193,10 +195,10 @@ def test_units_that_do_not_scale_are_merged_only_when_equal(
 ) -> None:
     weights = generator.normal(size=(8, 5))
     weights[6], weights[7] = 3 * weights[1], weights[2]
-    evidence, _ = layer(generator.normal(size=(9, 5)), weights, generator.normal(size=(8, 2)))
+    statistics, _ = layer(generator.normal(size=(9, 5)), weights, generator.normal(size=(8, 2)))
     for criterion in ("projection", "angle"):
-        (dead,) = choose(criterion, evidence._replace(scales=False), at_most(1)).removed
-        assert dead in (2, 7)
+        (removed,) = choose(criterion, statistics._replace(scales=False), at_most(1)).removed
+        assert removed in (2, 7)
 
 
 # Real networks: a small classifier, trained here, that has more units than it needs.
@@ -246,12 +248,12 @@ def test_gram_beats_the_baselines_on_a_trained_network() -> None:
     x, y = digits(generator, 4000)
     w1, w2 = trained(x[:3000], y[:3000], 96)
     with_one = np.hstack([x, np.ones((len(x), 1))])
-    evidence, _ = layer(with_one[:2000], w1, w2)
+    statistics, _ = layer(with_one[:2000], w1, w2)
     held_out = np.maximum(with_one[3000:] @ w1.T, 0)
 
     def accuracy(criterion: str, most: int) -> float:
-        removal = choose(criterion, evidence, at_most(most))
-        logits = outputs(criterion, evidence, held_out, removal)
+        removal = choose(criterion, statistics, at_most(most))
+        logits = outputs(criterion, statistics, held_out, removal)
         return float((logits.argmax(1) == y[3000:]).mean())
 
     base = accuracy("gram", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matex.apoptosis.schedule import LESS, MODES, MORE, Calendar, Thresholds, rows_to_judge
+from matex.apoptosis.schedule import LESS, MODES, MORE, EventSchedule, Thresholds, held_out_rows
 
 
 def test_the_threshold_follows_the_held_out_loss_for_each_group_by_itself() -> None:
@@ -31,38 +31,38 @@ def test_other_modes_do_not_adapt(mode: str) -> None:
 LIGHT, HEAVY = 1e5, 1e7
 
 
-def held(calendar: Calendar, gone: list[float], flops: float) -> list[int]:
+def held(schedule: EventSchedule, gone: list[float], flops: float) -> list[int]:
     """The epochs of events, of which these parts of the network go, and later on a tenth."""
     epochs: list[int] = []
     for epoch in range(1, 25):
-        if calendar.is_due(epoch):
+        if schedule.is_due(epoch):
             part = gone[len(epochs)] if len(epochs) < len(gone) else 0.1
             epochs.append(epoch)
-            calendar = calendar.after(epoch, gone=part, flops=flops)
+            schedule = schedule.after(epoch, gone=part, flops=flops)
     return epochs
 
 
 def test_events_that_bring_much_follow_each_other_and_others_come_every_second_epoch() -> None:
-    calendar = Calendar(first=2, last=16)
-    assert held(calendar, [0.7, 0.5, 0.3], HEAVY) == [2, 3, 4, 5, 7, 9, 11, 13, 15]
-    assert held(calendar, [0.1, 0.0, 0.5, 0.5], HEAVY) == [2, 4, 6, 7, 8, 10, 12, 14, 16]
+    schedule = EventSchedule(first=2, last=16)
+    assert held(schedule, [0.7, 0.5, 0.3], HEAVY) == [2, 3, 4, 5, 7, 9, 11, 13, 15]
+    assert held(schedule, [0.1, 0.0, 0.5, 0.5], HEAVY) == [2, 4, 6, 7, 8, 10, 12, 14, 16]
 
 
 def test_what_brings_little_is_the_last_where_a_smaller_network_is_no_faster() -> None:
-    calendar = Calendar(first=2, last=16)
-    assert held(calendar, [0.7, 0.5, 0.3], LIGHT) == [2, 3, 4, 5]
-    assert held(calendar, [], LIGHT) == [2]
+    schedule = EventSchedule(first=2, last=16)
+    assert held(schedule, [0.7, 0.5, 0.3], LIGHT) == [2, 3, 4, 5]
+    assert held(schedule, [], LIGHT) == [2]
 
 
 def test_events_come_as_often_as_was_asked_for() -> None:
     for flops in (LIGHT, HEAVY):
-        calendar = Calendar(first=2, last=20, every=6)
-        assert held(calendar, [0.7], flops) == [2, 8, 14, 20]
-        assert not calendar.after(8, gone=0.0, flops=flops).is_over
+        schedule = EventSchedule(first=2, last=20, every=6)
+        assert held(schedule, [0.7], flops) == [2, 8, 14, 20]
+        assert not schedule.after(8, gone=0.0, flops=flops).is_over
 
 
 def test_a_resumed_fit_keeps_to_the_last_event_and_one_that_starts_over_does_not() -> None:
-    over = Calendar(first=2, last=16).after(5, gone=0.0, flops=LIGHT)
+    over = EventSchedule(first=2, last=16).after(5, gone=0.0, flops=LIGHT)
     assert over.is_over
     for epoch in (5, 9, 16):
         assert not any(over.from_epoch(epoch).is_due(later) for later in range(epoch, 20))
@@ -70,7 +70,7 @@ def test_a_resumed_fit_keeps_to_the_last_event_and_one_that_starts_over_does_not
 
 
 def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:
-    waiting = Calendar(first=2, last=20, wait=4, due=12)
+    waiting = EventSchedule(first=2, last=20, wait=4, due=12)
     assert waiting.from_epoch(9) == waiting
     assert waiting.from_epoch(0).is_due(2)
 
@@ -79,7 +79,7 @@ def test_judging_costs_a_part_of_an_epoch_and_is_never_blind() -> None:
     narrow, wide = [10] * 9, [1000] * 3
 
     def rows(training: int, widths: list[int], scored: int = 2048) -> int:
-        return rows_to_judge(training, scored=scored, widths=widths, flops=4e6, most=4096)
+        return held_out_rows(training, scored=scored, widths=widths, flops=4e6, most=4096)
 
     assert rows(10**6, wide) == 4096
     assert rows(50_000, narrow) == 2329

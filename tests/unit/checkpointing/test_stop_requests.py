@@ -22,7 +22,7 @@ from matex.checkpointing.stop_requests import (
     described,
     margin_s,
 )
-from matex.errors import ToldToLeave
+from matex.errors import StopRequested
 from matex.launcher.job import Job
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.records.heartbeat_file import FILE, HeartbeatFile, Sign, read_sign
@@ -167,7 +167,7 @@ def test_where_nobody_asks_a_signal_ends_the_loop_once() -> None:
         stop_request = StopRequest()
         stop_request.listen(interrupts=False)
         stop_request.raise_in_handler(True)
-        with pytest.raises(ToldToLeave, match=r"only it can continue, with matex.Checkpoint"):
+        with pytest.raises(StopRequested, match=r"make a matex\.Checkpoint and call its step\(\)"):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGUSR1)  # while it comes to its end
         assert stop_request.code == signal.SIGTERM

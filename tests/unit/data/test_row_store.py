@@ -1,4 +1,4 @@
-"""Rows in memory by their numbers: what was put is what is taken, and room is used again."""
+"""Rows in memory by their numbers: what was put is what is taken, and space is used again."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def tables(rows: np.ndarray, version: int) -> list[np.ndarray]:
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "drop"]), numbers)), st.integers(0, 20))
 def test_it_holds_what_was_put_last_and_not_dropped(
-    calls: list[tuple[str, np.ndarray]], room: int
+    calls: list[tuple[str, np.ndarray]], capacity: int
 ) -> None:
-    store, model, most = RowStore(SAMPLES, FORMS, room=room), dict[int, int](), 0
+    store, model, most = RowStore(SAMPLES, FORMS, capacity=capacity), dict[int, int](), 0
     for version, (call, rows) in enumerate(calls):
         if call == "put":
             store.put(rows, tables(rows, version))
@@ -42,7 +42,7 @@ def test_it_holds_what_was_put_last_and_not_dropped(
 
 
 def test_room_that_was_freed_is_used_again() -> None:
-    store = RowStore(SAMPLES, FORMS[:1], room=4)
+    store = RowStore(SAMPLES, FORMS[:1], capacity=4)
     before = store.nbytes
     for lo in range(0, SAMPLES - 4, 4):
         rows = np.arange(lo, lo + 4)

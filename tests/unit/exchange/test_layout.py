@@ -1,4 +1,4 @@
-"""The parts of the exchanged vector: aligned, without overlap, found again and blamed."""
+"""The parts of the exchanged vector: aligned, without overlap, found again and named."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def test_headers_of_ranks_add_up() -> None:
 def test_blame_names_each_part_that_is_not_finite() -> None:
     layout = small("float32", "float64")
     vector = np.zeros(layout.size, layout.dtype)
-    assert layout.blame(vector) == []
+    assert layout.nonfinite_names(vector) == []
     first, second, auxiliary = layout.views(vector)
     first[0, 1] = np.nan
     second[:] = np.inf
     auxiliary[2:5] = -np.inf
     auxiliary[-1] = np.nan
-    assert layout.blame(vector) == [
+    assert layout.nonfinite_names(vector) == [
         "gradient float32 (1 of 6 values)",
         "gradient float64 (6 of 6 values)",
         "mean (2 of 4 values)",

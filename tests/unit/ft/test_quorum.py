@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft.quorum import Parting, Ruling, has_ended, no_arbiter
+from ft.quorum import NetworkSplit, Ruling, has_ended, no_arbiter
 from ft.world import Member
 
 
@@ -19,12 +19,12 @@ def member(rank: int, host: str) -> Member:
     return Member(rank=rank, host=host, pid=100 + rank)
 
 
-def parting(
+def split(
     hosts: list[str], present: set[int], dead: set[int], *, spread: bool | None = None
-) -> Parting:
+) -> NetworkSplit:
     every = [member(rank, host) for rank, host in enumerate(hosts)]
     left = [m for m in every if m.rank not in present]
-    return Parting(
+    return NetworkSplit(
         present=tuple(m for m in every if m.rank in present),
         spread=len(set(hosts)) > 1 if spread is None else spread,
         dead=tuple(m for m in left if m.rank in dead),
@@ -46,7 +46,7 @@ def test_of_two_parts_at_most_one_decides_by_itself(hosts: list[str], data: st.D
         watched = {hosts[rank] for rank in present}
         seen = {rank for rank in own & dead if hosts[rank] in watched}
         if present:
-            decided.append(parting(hosts, present, seen).is_decided)
+            decided.append(split(hosts, present, seen).is_decided)
     assert decided.count(True) <= 1
 
 
@@ -66,21 +66,21 @@ def test_of_two_parts_at_most_one_decides_by_itself(hosts: list[str], data: st.D
     ],
 )
 def test_who_may_go_on_by_itself(hosts: str, present: set[int], dead: set[int], decided: bool):
-    assert parting(list(hosts), present, dead).is_decided == decided
+    assert split(list(hosts), present, dead).is_decided == decided
 
 
 def test_where_a_host_was_lost_ranks_of_one_host_may_be_parted_by_late_news() -> None:
     for rank in (0, 1):
-        assert not parting(["a", "a"], {rank}, set(), spread=True).is_decided
-        apart = parting(["a", "a"], {rank}, {1 - rank}, spread=True)
+        assert not split(["a", "a"], {rank}, set(), spread=True).is_decided
+        apart = split(["a", "a"], {rank}, {1 - rank}, spread=True)
         assert not apart.is_decided  # the other one may have gone on before it died
         assert apart.is_larger and no_arbiter(apart) == Ruling()
 
 
 def test_what_is_said_names_the_ranks() -> None:
-    apart = parting(["a", "b", "c"], {1}, set())
+    apart = split(["a", "b", "c"], {1}, set())
     assert apart.text == "rank 1 cannot know whether ranks 0, 2 ended"
-    died = parting(["a", "b"], {1}, {0})
+    died = split(["a", "b"], {1}, {0})
     assert died.text == "rank 1 cannot know whether rank 0 went on before the end"
     assert no_arbiter(apart).refusal == "there is nobody to ask which part may go on"
 
@@ -106,5 +106,5 @@ def test_parts_of_every_size_up_to_six() -> None:
     for count in range(2, 7):
         for sides in itertools.product((True, False), repeat=count):
             parts = [{r for r in range(count) if sides[r] == side} for side in (True, False)]
-            decided = [parting(hosts[:count], p, set()).is_decided for p in parts if p]
+            decided = [split(hosts[:count], p, set()).is_decided for p in parts if p]
             assert decided.count(True) == (2 * len(parts[0]) != count)

@@ -99,8 +99,8 @@ def test_a_probe_knows_the_living_and_other_spaces() -> None:
     assert not succeeds(SPACE + 1, ended.pid)
 
 
-def parting(present: Sequence[int], unknown: dict[int, int]) -> ft.Parting:
-    return ft.Parting(
+def split(present: Sequence[int], unknown: dict[int, int]) -> ft.NetworkSplit:
+    return ft.NetworkSplit(
         present=tuple(ft.Member(rank=rank, host="a", pid=1) for rank in present),
         spread=True,
         unknown=tuple(
@@ -117,18 +117,18 @@ def test_a_rank_asks_and_the_launcher_asks_the_hosts() -> None:
     arbiter = Arbiter(Here(silent=["host9"]), HostNames({}), lambda: bool(over))
     try:
         launcher = LauncherClient(arbiter.setting)
-        alive = parting([0], {1: os.getpid(), 2: ended.pid, 3: os.getpid()})
+        alive = split([0], {1: os.getpid(), 2: ended.pid, 3: os.getpid()})
         assert launcher.decide(alive).refusal.startswith("ranks 1, 3 are more")
-        assert launcher.decide(parting([0], {8: ended.pid, 9: ended.pid})) == ("", (8,))
-        refusal = launcher.decide(parting([5], {4: ended.pid})).refusal
+        assert launcher.decide(split([0], {8: ended.pid, 9: ended.pid})) == ("", (8,))
+        refusal = launcher.decide(split([5], {4: ended.pid})).refusal
         assert refusal == "the run goes on with rank 0"
         over.append(True)
-        refusal = launcher.decide(parting([0], {})).refusal
+        refusal = launcher.decide(split([0], {})).refusal
         assert refusal == "the run has come to its end without them"
     finally:
         arbiter.close()
-    assert launcher.decide(parting([0], {1: 1})).refusal == "the launcher does not answer"
-    assert launcher.decide(parting([0], {})) == ft.Ruling()  # the others are dead
+    assert launcher.decide(split([0], {1: 1})).refusal == "the launcher does not answer"
+    assert launcher.decide(split([0], {})) == ft.Ruling()  # the others are dead
 
 
 class Together(Here):
@@ -149,7 +149,7 @@ def test_all_hosts_are_asked_at_the_same_time() -> None:
     arbiter = Arbiter(Together(3), HostNames({}), lambda: False)
     try:
         lost = dict.fromkeys([1, 2, 3], ended.pid)
-        assert LauncherClient(arbiter.setting).decide(parting([0], lost)) == ("", (1, 2, 3))
+        assert LauncherClient(arbiter.setting).decide(split([0], lost)) == ("", (1, 2, 3))
     finally:
         arbiter.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.launcher.ending import Logs, last_start, this_job
+from matex.launcher.exit_report import Logs, last_start, this_job
 from matex.launcher.preparing import prepare
 from matex.records.curve_files import new_curve_file
 from matex.records.events import EVENTS, EventLog, give_room, read_events

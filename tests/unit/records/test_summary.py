@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from matex.records.event_counts import event_counts
 from matex.records.summary import SUMMARY, Totals, faults_csv, summarize, unwritten
-from matex.records.told_counts import told_counts
 
 FIELDS = {
     "status", "reason", "resumable", "strategy", "messages_per_step", "bytes_per_step",
@@ -246,7 +246,7 @@ def test_the_parameters_are_those_of_the_last_model(
         {"time_s": 0.0, "rank": 0, "event": "fit", "fit": fit, "strategy": "sync", "parameters": n}
         for fit, n in told
     ]
-    counts = told_counts(events)
+    counts = event_counts(events)
     assert (counts["parameters_start"], counts["parameters_end"]) == sizes
 
 

@@ -10,12 +10,12 @@ from matex.records.thinning import Thinning, stride_for, thinned
 
 
 @given(st.integers(1, 5000), st.integers(2, 40))
-def test_all_multiples_of_the_last_stride_are_kept_and_few_others(count: int, room: int) -> None:
-    thinning = Thinning(room)
+def test_all_multiples_of_the_last_stride_are_kept_and_few_others(count: int, limit: int) -> None:
+    thinning = Thinning(limit)
     kept = [number for number in range(count) if thinning.keeps(number)]
     assert set(range(0, count, thinning.every)) <= set(kept)
-    assert len(kept) <= room * (1 + thinning.every.bit_length())
-    assert kept[: min(room, count)] == list(range(min(room, count)))
+    assert len(kept) <= limit * (1 + thinning.every.bit_length())
+    assert kept[: min(limit, count)] == list(range(min(limit, count)))
 
 
 def test_of_ten_million_some_thousands_are_kept() -> None:

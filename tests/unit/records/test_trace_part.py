@@ -10,7 +10,7 @@ import pytest
 
 from matex.records.line_file import read_lines
 from matex.records.step_report import Interval, Replay, StepReport, StepTimes
-from matex.records.thinning import ROOM
+from matex.records.thinning import LIMIT
 from matex.records.trace_part import TracePart, part_name
 
 
@@ -52,14 +52,18 @@ def test_a_line_has_the_times_of_a_step_and_comes_within_a_second(tmp_path: Path
 
 def test_interrupted_steps_are_kept_whatever_is_left_out(tmp_path: Path) -> None:
     part = TracePart(tmp_path / "part", pytest.fail, Clock())
-    for number in range(2 * ROOM):
-        replay = Replay(at_risk={1: 8}) if number == 2 * ROOM - 1 else None
+    for number in range(2 * LIMIT):
+        replay = Replay(at_risk={1: 8}) if number == 2 * LIMIT - 1 else None
         part.step(number, report(100.0 + number, replay=replay))
     part.flush()
     lines = read_lines(tmp_path / "part")
     assert [line["number"] for line in lines[:3]] == [0, 1, 2]
-    assert [line["number"] for line in lines[-3:]] == [2 * ROOM - 4, 2 * ROOM - 2, 2 * ROOM - 1]
-    assert [line["number"] for line in lines if "interrupted" in line] == [2 * ROOM - 1]
+    assert [line["number"] for line in lines[-3:]] == [
+        2 * LIMIT - 4,
+        2 * LIMIT - 2,
+        2 * LIMIT - 1,
+    ]
+    assert [line["number"] for line in lines if "interrupted" in line] == [2 * LIMIT - 1]
 
 
 def test_calls_and_steps_of_unknown_parts_have_their_length(tmp_path: Path) -> None:

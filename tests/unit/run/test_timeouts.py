@@ -25,7 +25,7 @@ def test_no_two_ranks_lose_patience_together_and_the_leader_is_last() -> None:
 def test_a_slow_rank_is_told_once_when_it_has_been_slow_for_long() -> None:
     stragglers = Stragglers()
     ranks, busy = (0, 1, 3), [100, 110, 330]
-    found = [stragglers.judge(ranks, busy) for _ in range(6)]
+    found = [stragglers.detect(ranks, busy) for _ in range(6)]
     assert [list(slow) for slow in found] == [[], [], [3], [], [], []]
     assert abs(found[2][3] - 330 / 105) < 1e-9
 
@@ -33,14 +33,14 @@ def test_a_slow_rank_is_told_once_when_it_has_been_slow_for_long() -> None:
 def test_one_that_was_slow_for_a_moment_is_not() -> None:
     stragglers = Stragglers()
     found = [
-        stragglers.judge((0, 1), busy)
+        stragglers.detect((0, 1), busy)
         for busy in ([100, 300], [100, 300], [100, 190], [100, 300], [100, 300])
     ]
     assert not any(found)
-    assert stragglers.judge((0, 1), [100, 300]) == {1: 3.0}
+    assert stragglers.detect((0, 1), [100, 300]) == {1: 3.0}
 
 
 def test_alone_nobody_is_slow() -> None:
     stragglers = Stragglers()
-    assert not any(stragglers.judge((2,), [500]) for _ in range(5))
-    assert not any(stragglers.judge((0, 1, 2), [0, 0, 0]) for _ in range(5))
+    assert not any(stragglers.detect((2,), [500]) for _ in range(5))
+    assert not any(stragglers.detect((0, 1, 2), [0, 0, 0]) for _ in range(5))

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.partition.room import Room
+from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.look_ups import look_ups
 
 FREE = tf.TensorSpec((None, None), tf.int32)
@@ -18,7 +18,7 @@ SPELLED = tf.TensorSpec((None, None, None), tf.int32)
 RAGGED = tf.RaggedTensorSpec((None, None), tf.int32, ragged_rank=1)
 FIXED = tf.TensorSpec((None, 6), tf.int32)
 # Rows of at most 10 words, of 20 values in pairs, and of 30 letters.
-ROOM = Room(4, (10, 20, 30, 12, 6))
+CAPACITY = SlotCapacity(4, (10, 20, 30, 12, 6))
 
 
 def per_row(places: Callable[..., Any]) -> list[int] | None:
@@ -34,7 +34,7 @@ def per_row(places: Callable[..., Any]) -> list[int] | None:
     found: list[Any] = []
     specs = (FREE, TWO, SPELLED, RAGGED, FIXED)
     keras_hooks.graph_of(step, *specs).get_concrete_function()
-    return [each.per_row(ROOM) for each in found] or None
+    return [each.per_row(CAPACITY) for each in found] or None
 
 
 @pytest.mark.parametrize(

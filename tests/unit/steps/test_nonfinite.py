@@ -24,10 +24,10 @@ class OtherRank:
         return ft.Gathered(ranks=(0, 1), rows=np.array([row, self._row]))
 
 
-class Blaming:
-    """Layout of many tensors, all of which are blamed."""
+class AllNonfinite:
+    """Layout of many tensors, all of which have non-finite values."""
 
-    def blame(self, vector: np.ndarray) -> list[str]:
+    def nonfinite_names(self, vector: np.ndarray) -> list[str]:
         return [f"layer_{n}/kernel (7 of 7 values)" for n in range(vector.size)]
 
 
@@ -44,7 +44,7 @@ class Gathering:
 
 @pytest.mark.parametrize("guilty", [1, 4])
 def test_the_line_is_short_and_names_memory_where_one_rank_differs(guilty: int) -> None:
-    layout: Any = Blaming()
+    layout: Any = AllNonfinite()
     communicator: Any = Gathering(guilty)
     error = nonfinite_error(communicator, layout, np.zeros(40), step=9, why_not="")
     assert "rank 0: layer_0/kernel (7 of 7 values), layer_1/kernel (7 of 7 values) and 38 more" in (
@@ -55,8 +55,8 @@ def test_the_line_is_short_and_names_memory_where_one_rank_differs(guilty: int) 
     assert len(line) < 320
 
 
-def judged(nonfinite: Nonfinite, *, guilty: bool) -> StepRedo | None:
-    return nonfinite.judge(guilty=guilty, samples=4, fingerprint=40, header=HEADER)
+def redone(nonfinite: Nonfinite, *, guilty: bool) -> StepRedo | None:
+    return nonfinite.redo(guilty=guilty, samples=4, fingerprint=40, header=HEADER)
 
 
 def policy(name: str, *, other: bool) -> Nonfinite:
@@ -68,13 +68,13 @@ def policy(name: str, *, other: bool) -> Nonfinite:
 
 def test_the_samples_of_one_rank_are_left_out() -> None:
     one = policy("skip", other=False)
-    assert judged(one, guilty=True) == StepRedo(4, 40, False)
+    assert redone(one, guilty=True) == StepRedo(4, 40, False)
     assert one.why_not == ""
 
 
 def test_why_nothing_can_be_left_out_is_told() -> None:
     one = policy("skip", other=True)
-    assert judged(one, guilty=True) is None
+    assert redone(one, guilty=True) is None
     assert one.why_not == "--nonfinite skip would leave no samples: no rank has finite gradients"
     one.begin()
     assert one.why_not == ""
@@ -83,12 +83,12 @@ def test_why_nothing_can_be_left_out_is_told() -> None:
 @pytest.mark.parametrize("name", ["skip", "recompute"])
 def test_a_second_attempt_is_the_last(name: str) -> None:
     one = policy(name, other=False)
-    assert judged(one, guilty=True) is not None
-    assert judged(one, guilty=True) is None
+    assert redone(one, guilty=True) is not None
+    assert redone(one, guilty=True) is None
     assert one.why_not == f"--nonfinite {name} makes a step again once, which did not help"
 
 
 def test_stop_needs_no_reason() -> None:
     one = policy("stop", other=True)
-    assert judged(one, guilty=True) is None
+    assert redone(one, guilty=True) is None
     assert one.why_not == ""

@@ -1,10 +1,10 @@
-"""Rooms of the columns beside the values."""
+"""Widths of the columns beside the values."""
 
 from __future__ import annotations
 
 import pytest
 
-from matex.top.curve_table import rooms
+from matex.top.curve_table import column_widths
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from matex.top.curve_table import rooms
 def test_curves_become_shorter_before_names(
     name: int, curve: int, width: int | None, wanted: tuple[int, int]
 ) -> None:
-    assert rooms(name, 6, curve, width) == wanted
+    assert column_widths(name, 6, curve, width) == wanted

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Evidence", "Limits", "Reader", "Removal", "Survivors"]
+__all__ = ["GreedyRemoval", "GroupStatistics", "Limits", "Reader", "Removal"]
 
 
 class Reader(NamedTuple):
@@ -27,7 +27,7 @@ class Reader(NamedTuple):
         return len(self.gram) > len(self.outgoing)
 
 
-class Evidence(NamedTuple):
+class GroupStatistics(NamedTuple):
     """Measurements of one group of n units.
 
     ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
@@ -72,7 +72,7 @@ class Removal(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """The cost of all units that die."""
+        """The cost of all removed units."""
         return float(self.costs[-1]) if len(self.costs) else 0.0
 
     def within(self, budget: float) -> Removal:
@@ -82,14 +82,14 @@ class Removal(NamedTuple):
         return Removal(kept, self.removed[:count], self.costs[:count])
 
 
-class Survivors:
-    """Kept units, and removable ones among them. Local state of one greedy removal."""
+class GreedyRemoval:
+    """Greedy removal of units: kept units, and removable ones among them. Local."""
 
     def __init__(self, units: int, limits: Limits) -> None:
         self._limits = limits
         self._parts = [(np.asarray(part), least) for part, least in limits.parts]
         self.alive = np.ones(units, bool)
-        self.mortal = np.ones(units, bool)
+        self.removable = np.ones(units, bool)
         self.removed: list[int] = []
         self.cost = 0.0
         self._costs: list[float] = []
@@ -98,7 +98,7 @@ class Survivors:
     def _protect(self) -> None:
         for part, least in self._parts:
             if np.count_nonzero(self.alive[part]) <= least:
-                self.mortal[part] = False
+                self.removable[part] = False
 
     @property
     def removal(self) -> Removal:
@@ -110,17 +110,17 @@ class Survivors:
         """The unit of the smallest score, or None when no more may go."""
         if len(self.removed) >= self._limits.most or self.alive.sum() <= 1:
             return None
-        open_to = self.alive & self.mortal
+        open_to = self.alive & self.removable
         if not open_to.any():
             return None
         return int(np.argmin(np.where(open_to, scores, np.inf)))
 
     def keep(self, unit: int) -> None:
         """Remove *unit* not at all."""
-        self.mortal[unit] = False
+        self.removable[unit] = False
 
     @property
-    def dead(self) -> int:
+    def removed_count(self) -> int:
         """Number of removed units."""
         return len(self.removed)
 
@@ -129,7 +129,7 @@ class Survivors:
 
         All removable units if the group has parts, as one may reach its limit before the others.
         """
-        open_to = self.alive & self.mortal
+        open_to = self.alive & self.removable
         if any(len(part) < len(scores) for part, _ in self._parts):
             return open_to
         result = np.zeros(len(scores), bool)
@@ -143,7 +143,7 @@ class Survivors:
             return [], np.inf
         if count == 1:
             return [first], np.inf
-        open_to = np.where(self.alive & self.mortal, scores, np.inf)
+        open_to = np.where(self.alive & self.removable, scores, np.inf)
         near = np.argpartition(open_to, min(count, len(scores) - 1))[: count + 1]
         ordered = near[np.argsort(open_to[near], kind="stable")]
         finite = ordered[np.isfinite(open_to[ordered])]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from matex.launcher.patience import AwakeClock
 from matex.launcher.starting_ranks import StartingRanks
 
-__all__ = ["GRACE_S", "Meeting"]
+__all__ = ["GRACE_S", "Rendezvous"]
 
 #: Ranks that had all entered MPI_Init when one died leave it, and the first says so, within this.
 GRACE_S = 3.0
@@ -21,10 +21,10 @@ _LOOK_S = 0.5
 _QUICK_LOOK_S = 0.1
 
 
-class Meeting:
+class Rendezvous:
     """The ranks of one start until they have met.
 
-    A rank that is alive is not blamed, however long it takes.
+    A rank that is alive is not named, however long it takes.
 
     Args:
         starting: the ranks, as they are seen from here.

@@ -8,19 +8,19 @@ import ft
 from matex.partition.spans import Span, size
 from matex.records.step_report import Replay
 from matex.steps.own_rows import OwnRows
-from matex.steps.services import OpenSlots, StepServices
+from matex.steps.services import StepServices, VacantPlaces
 
-__all__ = ["RowRecovery"]
+__all__ = ["RowAccount"]
 
 
-class RowRecovery:
-    """Repairs the communicator within a step, and keeps account of the rows. One per engine.
+class RowAccount:
+    """Account of the rows of this rank in the running step, and repairs within it. One per engine.
 
     ``have`` are the spans of this rank's kept contribution; ``replay`` records what the running
     step lost and took over, ``inherited`` the samples that a joining rank computes in place of the
-    dead. ``slots`` are filled after a recovery, before the step is made again; None if no spare may
-    join. ``is_closed`` is whether no spare may join in the running step, because it would not know
-    the agreements of the others.
+    dead. ``places`` are filled after a recovery, before the step is made again; None if no spare
+    may join. ``is_closed`` is whether no spare may join in the running step, because it would not
+    know the agreements of the others.
 
     Args:
         services: ranks of the run.
@@ -30,7 +30,7 @@ class RowRecovery:
     def __init__(self, services: StepServices, rows: OwnRows) -> None:
         self._communicator = services.communicator
         self._rows = rows
-        self.slots: OpenSlots | None = None
+        self.places: VacantPlaces | None = None
         self.is_closed = False
         self.inherited: dict[int, int] = {}
         self.have: list[Span] = []
@@ -67,7 +67,7 @@ class RowRecovery:
             True if the step is over for this rank: another rank had completed the operation.
         """
         pending = self._communicator.pending
-        joinable = self.slots is not None and not self.is_closed
+        joinable = self.places is not None and not self.is_closed
         recovery = self._communicator.recover(joinable=joinable)
         over = recovery.finished and ends_step
         for member in recovery.lost:
@@ -76,6 +76,6 @@ class RowRecovery:
             self.replay.at_risk[member.rank] = undone
         if not over:
             undo()
-        if self.slots is not None and joinable and not over:
-            self.slots.fill(recovery)
+        if self.places is not None and joinable and not over:
+            self.places.fill(recovery)
         return over

@@ -8,19 +8,19 @@ from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.apoptosis.derivatives import must_have_derivatives
 from matex.apoptosis.forward import Traced
+from matex.apoptosis.held_out_loss import HeldOutLoss
 from matex.apoptosis.importance import BY_LOSS
-from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import samples_needed
 from matex.apoptosis.network import Network
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
-from matex.apoptosis.schedule import rows_to_judge
+from matex.apoptosis.schedule import held_out_rows
 from matex.apoptosis.trace import groups_of
 
-__all__ = ["Judges"]
+__all__ = ["EventSamples"]
 
 
-class Judges:
-    """The sample to score units on, and judges on held-out rows. Local.
+class EventSamples:
+    """The sample to score units on, and the held-out loss on other rows. Local.
 
     Args:
         forward: calls of the fit's model.
@@ -41,7 +41,7 @@ class Judges:
         *,
         most: int,
     ) -> None:
-        fed = keras_hooks.feeds(forward.model)[0]
+        fed = keras_hooks.fit_data(forward.model)[0]
         training = training or fed
         assert training is not None, "fit makes its iterator before it calls callbacks"
         self._class_weight = (fed or {}).get("class_weight")
@@ -58,19 +58,21 @@ class Judges:
             groups = groups_of(net)
             must_have_derivatives(criterion, self._forward.model, net, groups, self.scoring)
 
-    def before_training(self) -> Judge:
-        """Judge of the untrained network, before fit has made its validation data."""
-        return Judge(self._held_out_of(self._validation, self._most), self._forward)
+    def before_training(self) -> HeldOutLoss:
+        """Held-out loss of the untrained network, before fit has made its validation data."""
+        return HeldOutLoss(self._held_out_of(self._validation, self._most), self._forward)
 
-    def of_network(self, net: Network) -> Judge:
-        """The judge on as many rows as events of *net* want, the same until :meth:`choose_anew`.
+    def of_network(self, net: Network) -> HeldOutLoss:
+        """Held-out loss on as many rows as events of *net* want.
+
+        The rows are the same until :meth:`choose_anew`.
 
         Args:
             net: network of the current model.
         """
         if self._held_out is None:
             groups = groups_of(net)
-            rows = rows_to_judge(
+            rows = held_out_rows(
                 self.scoring.of,
                 scored=samples_needed(net, groups, self.scoring.size),
                 widths=[group.width for group in groups],
@@ -78,18 +80,18 @@ class Judges:
                 most=self._most,
             )
             self._held_out = self._rows(rows)
-        return Judge(self._held_out, self._forward)
+        return HeldOutLoss(self._held_out, self._forward)
 
-    def on_rows(self, count: int) -> Judge:
-        """A judge on *count* rows."""
-        return Judge(self._rows(count), self._forward)
+    def on_rows(self, count: int) -> HeldOutLoss:
+        """Held-out loss on *count* rows."""
+        return HeldOutLoss(self._rows(count), self._forward)
 
     def choose_anew(self) -> None:
-        """Choose other rows for the next judge: the model is another."""
+        """Choose other held-out rows for the next event: the model is another."""
         self._held_out = None
 
     def _rows(self, count: int) -> Sample:
-        validation = self._validation or keras_hooks.feeds(self._forward.model)[1]
+        validation = self._validation or keras_hooks.fit_data(self._forward.model)[1]
         return self._held_out_of(validation, count)
 
     def _held_out_of(self, validation: dict[str, Any] | None, count: int) -> Sample:

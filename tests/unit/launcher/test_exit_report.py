@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.launcher.ending import NOT_STARTED, Logs, reason_of
+from matex.launcher.exit_report import NOT_STARTED, Logs, reason_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Trial whether what a model's metrics count of rows adds up. Local."""
+"""Check whether what a model's metrics count of rows adds up. Local."""
 
 from __future__ import annotations
 

@@ -8,22 +8,22 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.checkpointing import model_state
-from matex.checkpointing.stop_requests import stopped_in_own_loop
+from matex.checkpointing.stop_requests import stopped_in_custom_loop
 from matex.errors import InputError, Unsupported
+from matex.fitting.loop_steps import LoopSteps
 from matex.fitting.replicated_update import ReplicatedUpdate
-from matex.fitting.script_steps import ScriptSteps
 from matex.fitting.train_on_batch import BatchTrainers
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.whole_batches import slower
 from matex.process.call_stack import CallKind, CallStack
 from matex.run.context import RunContext
 
-__all__ = ["OwnLoops"]
+__all__ = ["CustomLoops"]
 
 _LOOP = "a loop of one's own"
 
 
-class OwnLoops:
+class CustomLoops:
     """Custom loops of the script: shared functions, and work that every rank repeats.
 
     Args:
@@ -41,7 +41,7 @@ class OwnLoops:
         self._is_shared = False
         self._where_shared = ""
         self.trained = TrainedModels()
-        self._script_steps = ScriptSteps(
+        self._loop_steps = LoopSteps(
             run, around=self._around, shared=self._note_shared, refused=self._say_refused
         )
 
@@ -66,7 +66,7 @@ class OwnLoops:
     ) -> Any:
         """Result of a call of a function of ``tf.function``; collective if it trains."""
         if self._is_shared and self._calls.is_empty and keras_hooks.is_eager():
-            return self._script_steps.call(original, function, args, kwargs)
+            return self._loop_steps.call(original, function, args, kwargs)
         return original(function, *args, **kwargs)
 
     @contextlib.contextmanager
@@ -78,7 +78,7 @@ class OwnLoops:
 
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
-        self._script_steps.applying()
+        self._loop_steps.applying()
         if self._run.communicator.initial_size == 1:
             if self._calls.is_empty:
                 self._remember_optimizer(optimizer)
@@ -91,7 +91,7 @@ class OwnLoops:
                 "one that runs on the leader; do not give its class the attribute on_one_rank"
             )
         if self._calls.is_empty:
-            if not self._script_steps.is_first_call:
+            if not self._loop_steps.is_first_call:
                 self._say_whole()
             self._remember_optimizer(optimizer)
         return self._replicated.average(optimizer, gradients)
@@ -118,7 +118,7 @@ class OwnLoops:
             return logs
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
-        """Average *gradients* of *sources* for a distributed tape; collective in own loops.
+        """Average *gradients* of *sources* for a distributed tape; collective in custom loops.
 
         Under fit and train_on_batch the optimizer sees to it.
         """
@@ -180,11 +180,11 @@ class OwnLoops:
         """Raise at a stop request on a single rank, which has no exchange to agree by; local.
 
         Raises:
-            ToldToLeave: there is a stop request.
+            StopRequested: there is a stop request.
         """
         self.say_unsaved(_LOOP)
         if self._run.stop_request.is_requested:
-            raise stopped_in_own_loop()
+            raise stopped_in_custom_loop()
         self._run.stop_request.raise_in_handler(True)
 
     def _say_whole(self) -> None:
@@ -197,5 +197,5 @@ class OwnLoops:
 
     def _refuse_apart(self, what: str) -> None:
         """End a newcomer that would train alone before it has joined."""
-        if self._run.joining is not None and self._run.communicator.world.apart:
+        if self._run.joining is not None and self._run.communicator.world.awaits_admission:
             self._run.joining.leave(f"the script trains by {what} before the fit that they are in")

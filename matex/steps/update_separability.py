@@ -10,6 +10,8 @@ import numpy as np
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.sources.interface import GlobalBatch
+from matex.steps.auxiliary_part import VALUE
+from matex.steps.check_rows import CheckRows, telling_rows
 from matex.steps.graph_inspection import repeated_inputs
 from matex.steps.inner_gradients import computes_with_gradients
 from matex.steps.nonzero_state import nonzero_state
@@ -23,8 +25,6 @@ from matex.steps.separability import (
 )
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
-from matex.steps.step_tail import VALUE
-from matex.steps.trial_rows import TrialRows, telling_rows
 from matex.steps.update_pieces import contributions, pieces_of
 from matex.steps.user_code import attempted
 
@@ -68,11 +68,11 @@ def find_inseparable_update_now(step: SeveralUpdatesStep, rows: Any) -> str:
         keras_hooks.generators_kept(host=False),
         attempted(f"{step.name} fails"),
     ):
-        return _refuted(step, TrialRows(rows)) or _refuted_by_more(step, TrialRows(rows))
+        return _refuted(step, CheckRows(rows)) or _refuted_by_more(step, CheckRows(rows))
     return ""
 
 
-def _mended_elsewhere(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+def _mended_elsewhere(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     """:func:`_mended` where no variable is 0, and in other rows; "" also where that fails."""
     found = _mended_if_nonzero(step, rows)
     one_for_all = repeated_inputs(step.quiet())
@@ -81,24 +81,24 @@ def _mended_elsewhere(step: SeveralUpdatesStep, rows: TrialRows) -> str:
         if found or other is None:
             continue
         with contextlib.suppress(NotShareable), attempted(f"{step.name} fails"):
-            found = _mended(step, TrialRows(other))
+            found = _mended(step, CheckRows(other))
             found = found and found + where
     more = _more_of(step, rows)
     return found or ("" if more is None else _mended(step, more))
 
 
-def _more_of(step: SeveralUpdatesStep, rows: TrialRows) -> TrialRows | None:
+def _more_of(step: SeveralUpdatesStep, rows: CheckRows) -> CheckRows | None:
     """Rows as many as steps have, where that can matter; else None."""
     more = rows.repeated(step.checks.most_rows)
     return more if more is not None and computes_with_gradients(step.quiet()) else None
 
 
-def _refuted_by_more(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+def _refuted_by_more(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     more = _more_of(step, rows)
     return "" if more is None else _refuted(step, more)
 
 
-def _mended_if_nonzero(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+def _mended_if_nonzero(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     found = ""
     optimizers = step.updates.optimizers
     with (
@@ -110,7 +110,7 @@ def _mended_if_nonzero(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     return found and found + IF_NONZERO
 
 
-def _mended(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+def _mended(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     """Reason for which *step* adds up neither as means nor as sums over rows; "" if it does."""
     reason = _summed(step, rows)
     if reason and step.may_be_sums and not step.updates.at_tapes:
@@ -119,7 +119,7 @@ def _mended(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     return reason
 
 
-def _summed(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+def _summed(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     """:func:`_mended` with gradients exchanged where they are now."""
     finding = _differing(step, rows)
     while finding.can_be_mended:
@@ -128,7 +128,7 @@ def _summed(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     return finding.reason
 
 
-class _TrialFinding(NamedTuple):
+class _CheckResult(NamedTuple):
     """Findings of a check: why the step does not add up, and which parts may be sums."""
 
     reason: str
@@ -141,7 +141,7 @@ class _TrialFinding(NamedTuple):
         return bool(self.updates or self.values)
 
 
-def _forgetting(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+def _forgetting(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     """Name of the metric of *step* whose counts do not add up over steps; "" if none."""
     if not step.counted:
         return ""
@@ -166,7 +166,7 @@ def _forgetting(step: SeveralUpdatesStep, rows: TrialRows) -> str:
         step.rollback.end()
 
 
-def _refuted(step: SeveralUpdatesStep, rows: TrialRows) -> str:
+def _refuted(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     """Reason for which *step*, which was checked, does not add up over *rows*; "" if it does."""
     made = pieces_of(step, rows)
     if made.is_uneven:
@@ -182,7 +182,7 @@ def _refuted(step: SeveralUpdatesStep, rows: TrialRows) -> str:
     return ""
 
 
-def _differing(step: SeveralUpdatesStep, rows: TrialRows) -> _TrialFinding:
+def _differing(step: SeveralUpdatesStep, rows: CheckRows) -> _CheckResult:
     made = pieces_of(step, rows)
     whole, weights = made.whole, rows.shares
     assert step.layout is not None
@@ -191,7 +191,7 @@ def _differing(step: SeveralUpdatesStep, rows: TrialRows) -> _TrialFinding:
     values: set[str] = set()
     reason = ""
     if made.is_uneven:
-        return _TrialFinding(_UNEVEN.format(step.name))
+        return _CheckResult(_UNEVEN.format(step.name))
     for number in range(len(layouts)):
         if number not in whole:  # an update that is not made in every step
             continue
@@ -207,20 +207,20 @@ def _differing(step: SeveralUpdatesStep, rows: TrialRows) -> _TrialFinding:
         updates |= {number} if number < _last_of(step) else set()
         values |= sums
     if updates or values:  # values computed from these may be right then
-        return _TrialFinding(reason, frozenset(updates), frozenset(values))
+        return _CheckResult(reason, frozenset(updates), frozenset(values))
     if reason:
-        return _TrialFinding(reason)
+        return _CheckResult(reason)
     # The exchanged values are equal in all of them; so must be the variables after them.
     for number in whole:
         step.checks.note(values_of(layouts[number], whole[number], [whole[number]]), number)
-    step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
+    step.exchanges.checked |= set(whole) & set(range(len(step.exchanges.layouts)))
     if found := step.inseparable:
-        return _TrialFinding(f"{step.name} does not add up over rows: {found}")
+        return _CheckResult(f"{step.name} does not add up over rows: {found}")
     if any(_differ(made.after, later, step.tolerance) for _, later in made.pieces):
-        return _TrialFinding(
+        return _CheckResult(
             f"{step.name} changes a variable by other rows than it updates its weights by"
         )
-    return _TrialFinding("")
+    return _CheckResult("")
 
 
 def _last_of(step: SeveralUpdatesStep) -> int:

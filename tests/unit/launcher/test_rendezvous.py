@@ -16,9 +16,9 @@ from ci.patience import patience
 from matex.config.launcher_address import LauncherAddress
 from matex.launcher.arbiter import Arbiter, HostNames
 from matex.launcher.hosts import Hosts
-from matex.launcher.meeting import GRACE_S, Meeting
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.rank_processes import is_gone, ranks_below
+from matex.launcher.rendezvous import GRACE_S, Rendezvous
 from matex.launcher.starting_ranks import RanksHere
 from matex.records.starting_connection import StartingConnection
 from matex.records.starting_file import STARTING, announce, are_starting, end_start
@@ -55,50 +55,50 @@ def test_a_rank_that_ended_is_missed_when_the_others_still_have_not_met(
 ) -> None:
     clock = Clock()
     announce(tmp_path)
-    meeting = Meeting(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
+    rendezvous = Rendezvous(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
     for _ in range(2):
-        assert meeting.missed() == ""
+        assert rendezvous.missed() == ""
         clock.now += 10_000  # ranks that are alive may take as long as they want
     ranks.kill(1)
-    assert meeting.missed() == ""
+    assert rendezvous.missed() == ""
     clock.now += GRACE_S
-    said = meeting.missed()
+    said = rendezvous.missed()
     assert said.startswith(f"rank 1 (process {ranks.seen[1]}) ended before the ranks had met")
 
 
 def test_ranks_that_have_met_are_ulfm_s(tmp_path: Path, ranks: Ranks) -> None:
     clock = Clock()
     announce(tmp_path)
-    meeting = Meeting(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
-    assert meeting.missed() == ""
+    rendezvous = Rendezvous(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
+    assert rendezvous.missed() == ""
     ranks.kill(1)
-    assert meeting.missed() == ""
+    assert rendezvous.missed() == ""
     end_start(tmp_path)  # all were in MPI_Init when it died
     clock.now += GRACE_S
-    assert meeting.missed() == ""
+    assert rendezvous.missed() == ""
     announce(tmp_path)
-    assert meeting.missed() == ""
+    assert rendezvous.missed() == ""
 
 
 def test_a_rank_that_ended_before_it_was_seen_is_missed_later(tmp_path: Path, ranks: Ranks) -> None:
     clock = Clock()
     announce(tmp_path)
     seen: dict[int, int] = {}
-    meeting = Meeting(RanksHere(tmp_path, 3, lambda: seen), 3, clock)
+    rendezvous = Rendezvous(RanksHere(tmp_path, 3, lambda: seen), 3, clock)
     clock.now += 10_000  # mpiexec has not started any
-    assert meeting.missed() == ""
+    assert rendezvous.missed() == ""
     seen |= {rank: ranks.seen[rank] for rank in (0, 2)}
-    assert meeting.missed() == ""
+    assert rendezvous.missed() == ""
     clock.now += RanksHere.unseen_s
-    assert meeting.missed().startswith("rank 1 had not started 30 s after the others")
+    assert rendezvous.missed().startswith("rank 1 had not started 30 s after the others")
 
 
 def test_nobody_is_missed_where_the_start_was_not_announced(tmp_path: Path, ranks: Ranks) -> None:
     clock = Clock()
-    meeting = Meeting(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
+    rendezvous = Rendezvous(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
     ranks.kill(0)
     for _ in range(2):
-        assert meeting.missed() == ""
+        assert rendezvous.missed() == ""
         clock.now += RanksHere.unseen_s
 
 
@@ -161,7 +161,7 @@ class Connected:
         hosts = Hosts(mpiexec=Mpiexec("mpiexec", MpiexecKind.OPEN_MPI), environment={})
         self.arbiter = Arbiter(hosts, HostNames({}), lambda: False)
         self.clock = Clock()
-        self.meeting = Meeting(self.arbiter.starting, number, self.clock)
+        self.rendezvous = Rendezvous(self.arbiter.starting, number, self.clock)
         command = [sys.executable, "-c", CONNECTED, self.arbiter.setting]
         self.processes = [
             subprocess.Popen(
@@ -195,27 +195,27 @@ def connected() -> Iterator[Connected]:
 
 def test_a_connection_that_ends_is_a_death(connected: Connected) -> None:
     connected.clock.now += 10_000
-    assert connected.meeting.missed() == ""
+    assert connected.rendezvous.missed() == ""
     connected.processes[1].kill()
     until(lambda: bool(connected.arbiter.starting.gone()))
-    assert connected.meeting.missed() == ""
+    assert connected.rendezvous.missed() == ""
     connected.clock.now += GRACE_S
     host = socket.gethostname()
     named = f"rank 1 (process {connected.processes[1].pid} on {host})"
-    assert connected.meeting.missed().startswith(f"{named} ended before the ranks had met")
+    assert connected.rendezvous.missed().startswith(f"{named} ended before the ranks had met")
 
 
 def test_a_rank_that_has_met_others_says_so(connected: Connected) -> None:
     first, second = connected.processes
     second.kill()  # in MPI_Init, which all had entered
     until(lambda: bool(connected.arbiter.starting.gone()))
-    assert connected.meeting.missed() == ""
+    assert connected.rendezvous.missed() == ""
     assert first.stdin is not None
     first.stdin.write("\n")
     first.stdin.flush()
     until(lambda: bool(connected.arbiter.starting.gone()) and connected.arbiter.starting.have_met())
     connected.clock.now += GRACE_S
-    assert connected.meeting.missed() == ""
+    assert connected.rendezvous.missed() == ""
 
 
 def test_a_launcher_out_of_reach_is_not_waited_for() -> None:

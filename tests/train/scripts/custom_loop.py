@@ -1,4 +1,4 @@
-"""A loop of the script's own, saved by matex.Checkpoint: told to leave once, and continued.
+"""A custom loop, saved by matex.Checkpoint: asked to stop once, and continued.
 
 With --unsaved nothing saves it.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matex.launcher.verdict import End, crash_in, root_cause, survived
+from matex.launcher.root_cause import End, crash_in, root_cause, survived
 
 
 def death(rank: int, reason: str, step: int | None = None) -> dict[str, Any]:

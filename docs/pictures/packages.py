@@ -1,4 +1,4 @@
-"""The rooms of matex in their floors, as ``pyproject.toml`` has them and lint holds them."""
+"""The packages of matex in their floors, as ``pyproject.toml`` has them and lint holds them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _FLOOR, _GAP, _LEFT, _WIDTH = 40, 12, 24, 712
 
 
 def floors() -> list[list[str]]:
-    """The layers of the contract about the rooms, the topmost first."""
+    """The layers of the contract about the packages, the topmost first."""
     for contract in _read()["tool"]["importlinter"]["contracts"]:
         if contract.get("containers") == ["matex"]:
             return [
-                [room.strip(" ()") for room in layer.split("|")] for layer in contract["layers"]
+                [package.strip(" ()") for package in layer.split("|")]
+                for layer in contract["layers"]
             ]
-    raise LookupError("pyproject.toml has no contract about the rooms of matex")
+    raise LookupError("pyproject.toml has no contract about the packages of matex")
 
 
 def _read() -> dict[str, Any]:
@@ -34,9 +35,9 @@ def _read() -> dict[str, Any]:
 def draw() -> Drawing:
     """Each floor imports from those below it alone; `ft` and `checkpoints` are the ground."""
     found = floors()
-    rows = [_rows(rooms) for rooms in found]
+    rows = [_rows(packages) for packages in found]
     height = sum(len(r) * (_FLOOR + 6) + _GAP for r in rows) + 2 * _FLOOR + 60
-    drawing = Drawing(760, height, "The rooms of matex, each floor built on those below")
+    drawing = Drawing(760, height, "The packages of matex, each floor built on those below")
     y = 16.0
     for floor in rows:
         for row in floor:
@@ -55,13 +56,13 @@ def draw() -> Drawing:
     return drawing
 
 
-def _rows(rooms: list[str]) -> list[list[str]]:
-    return [rooms[i : i + 6] for i in range(0, len(rooms), 6)]
+def _rows(packages: list[str]) -> list[list[str]]:
+    return [packages[i : i + 6] for i in range(0, len(packages), 6)]
 
 
-def _boxes(drawing: Drawing, y: float, rooms: list[str]) -> None:
-    width = (_WIDTH - 8 * (len(rooms) - 1)) / len(rooms)
-    for number, room in enumerate(rooms):
+def _boxes(drawing: Drawing, y: float, packages: list[str]) -> None:
+    width = (_WIDTH - 8 * (len(packages) - 1)) / len(packages)
+    for number, package in enumerate(packages):
         x = _LEFT + number * (width + 8)
         drawing.box(x, y, width, _FLOOR)
-        drawing.text(x + width / 2, y + 25, room, anchor="middle", style="mono", size=12)
+        drawing.text(x + width / 2, y + 25, package, anchor="middle", style="mono", size=12)

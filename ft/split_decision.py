@@ -14,7 +14,7 @@ import numpy as np
 
 from ft import mpi, sockets
 from ft.exit_guard import fail_stop
-from ft.quorum import Arbiter, Parting, Ruling, has_ended
+from ft.quorum import Arbiter, NetworkSplit, Ruling, has_ended
 from ft.views import SEAL
 from ft.world import Member, World
 
@@ -49,15 +49,15 @@ def stay_one(
     """
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)
-    parting = Parting(present=came, spread=world.spread, unknown=missing)
-    if not parting.is_decided or any(member.host in kept for member in missing):
+    split = NetworkSplit(present=came, spread=world.spread, unknown=missing)
+    if not split.is_decided or any(member.host in kept for member in missing):
         dead = _ended(new, world.me, missing)
         missing = tuple(member for member in missing if member not in dead)
-        parting = replace(parting, dead=dead, unknown=missing)
-    if not parting.is_decided or any(member.host in kept for member in missing):
-        ruling = _answer(new, parting, arbiter, asks=present[0] == world.rank)
-        if ruling.refusal and not parting.is_decided:
-            fail_stop(f"{parting.text}, and may not go on without them: {ruling.refusal}")
+        split = replace(split, dead=dead, unknown=missing)
+    if not split.is_decided or any(member.host in kept for member in missing):
+        ruling = _answer(new, split, arbiter, asks=present[0] == world.rank)
+        if ruling.refusal and not split.is_decided:
+            fail_stop(f"{split.text}, and may not go on without them: {ruling.refusal}")
         missing = tuple(member for member in missing if member.rank not in ruling.ended)
     sockets.shut(_addresses(missing) - _addresses(came))
 
@@ -94,24 +94,24 @@ def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, .
     return tuple(member for n, member in enumerate(missing) if rows[:, n].any())
 
 
-def _ruling_on_heard(parting: Parting, arbiter: Arbiter) -> Ruling:
+def _ruling_on_heard(split: NetworkSplit, arbiter: Arbiter) -> Ruling:
     """Ruling of *arbiter* about the members on hosts that have not fallen silent."""
     gone = sockets.left_behind()
-    heard = tuple(member for member in parting.unknown if gone.isdisjoint(member.addresses))
-    return arbiter(replace(parting, unknown=heard)) if heard else Ruling()
+    heard = tuple(member for member in split.unknown if gone.isdisjoint(member.addresses))
+    return arbiter(replace(split, unknown=heard)) if heard else Ruling()
 
 
-def _answer(new: Any, parting: Parting, arbiter: Arbiter, *, asks: bool) -> Ruling:
+def _answer(new: Any, split: NetworkSplit, arbiter: Arbiter, *, asks: bool) -> Ruling:
     """Ruling of the arbiter, which the first rank asks; equal on all ranks.
 
     If the present ranks may go on anyway, the arbiter is asked about hosts that have not fallen
     silent only: it would wait for the others.
     """
-    unknown = [member.rank for member in parting.unknown]
+    unknown = [member.rank for member in split.unknown]
     text = np.zeros(_ANSWER_BYTES, np.uint8)
     numbers = np.zeros(len(unknown) + 1, np.int64)  # whether each has ended, and the seal
     if asks:
-        ruling = arbiter(parting) if not parting.is_decided else _ruling_on_heard(parting, arbiter)
+        ruling = arbiter(split) if not split.is_decided else _ruling_on_heard(split, arbiter)
         encoded = ruling.refusal.encode()[:_ANSWER_BYTES]
         text[: len(encoded)] = np.frombuffer(encoded, np.uint8)
         numbers[:-1] = [rank in ruling.ended for rank in unknown]

@@ -11,11 +11,11 @@ from matex.keras_hooks.models import around_builds, is_made_once, managed_attrib
 from matex.steps.rollback import Assignments
 from matex.steps.script_state import ScriptState, is_scripts
 
-__all__ = ["EagerTrial"]
+__all__ = ["DryRun"]
 
 
-class EagerTrial:
-    """Trial of a step or a model that runs eagerly. Local.
+class DryRun:
+    """Dry run of a step or a model that runs eagerly. Local.
 
     Global random generators are for the caller to restore, see :func:`generators_kept`.
 

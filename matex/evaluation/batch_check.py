@@ -1,4 +1,4 @@
-"""Trial of a ``test_step`` on a whole batch: whether the counts of its metrics add up."""
+"""Check of a ``test_step`` on a whole batch: whether the counts of its metrics add up."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.partition.spans import Span
 
-__all__ = ["Judge"]
+__all__ = ["HeldOutLoss"]
 
 
-class Judge:
-    """Evaluates a model by *forward* on *sample*, whose ``rows`` the peers share.
+class HeldOutLoss:
+    """Held-out loss of a model, evaluated by *forward* on *sample*, whose ``rows`` the peers share.
 
     The bound: an argmax over outputs cannot change where the largest exceeds the next by
     more than sqrt(2) times the norm of the change of the outputs.
@@ -45,7 +45,7 @@ class Judge:
             self._spans += spans
 
         total, weight = peers.total(self._sample.size, 2, add)
-        return peers.verdict(float(total / max(weight, 1e-300)))
+        return peers.leaders_value(float(total / max(weight, 1e-300)))
 
     @property
     def has_loss(self) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 from matex.records.events import Event
 from matex.records.scalars import NOT_METRICS
 
-__all__ = ["told_counts"]
+__all__ = ["event_counts"]
 
 
-def told_counts(events: Sequence[Event]) -> dict[str, Any]:
+def event_counts(events: Sequence[Event]) -> dict[str, Any]:
     """Counts of the whole job, by the names that ``summary.json`` gives them.
 
     Samples are those of the newest ``progress``, which comes after some steps only, and no more are

@@ -25,7 +25,7 @@ from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.script_model import NoUpdate
 from matex.run.context import RunContext
 
-__all__ = ["ScriptSteps"]
+__all__ = ["LoopSteps"]
 
 _MOST_FORMS = 16  # of batches; each form is traced
 
@@ -42,7 +42,7 @@ class _Trains(BaseException):
     """
 
 
-class ScriptSteps:
+class LoopSteps:
     """Training functions of the script, and their shared steps. One per process.
 
     Args:
@@ -64,7 +64,7 @@ class ScriptSteps:
         self._around = around
         self._shared = shared
         self._refused = refused
-        self._known: weakref.WeakKeyDictionary[Any, ScriptStep | None] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, LoopStep | None] = weakref.WeakKeyDictionary()
         # Choices with which a function calls no optimizer: it may train with others.
         self._idle: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
         self._steps = 0
@@ -120,7 +120,7 @@ class ScriptSteps:
                     self._refused(f"every rank computes {step.name} whole, because {reason}")
         return original(function, *args, **kwargs)
 
-    def _note(self, step: ScriptStep, **facts: Any) -> None:
+    def _note(self, step: LoopStep, **facts: Any) -> None:
         """Write the event of a function that is shared or refused."""
         self._run.events.write("loop", function=step.name, step=self._run.step, **facts)
 
@@ -150,9 +150,9 @@ class ScriptSteps:
             step.note_called(args, kwargs)
         return False, result
 
-    def _step_of(self, function: Any) -> ScriptStep:
+    def _step_of(self, function: Any) -> LoopStep:
         self._steps += 1
-        return ScriptStep(self._run, function, self._shared, self._steps - 1)
+        return LoopStep(self._run, function, self._shared, self._steps - 1)
 
     def _note_variable(self) -> None:
         if not keras_hooks.is_eager():
@@ -165,7 +165,7 @@ def _choices_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...
     return (*(value for value in args if isinstance(value, _CHOICES)), *named)
 
 
-class ScriptStep:
+class LoopStep:
     """Shared steps of one function of the script.
 
     Args:

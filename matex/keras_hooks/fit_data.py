@@ -12,13 +12,13 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from matex.keras_hooks.building import build
 from matex.keras_hooks.models import validation_of
 
-__all__ = ["build_for_feed", "feeds", "forget_best_weights", "forget_feeds", "watch_feeds"]
+__all__ = ["build_for_fit", "fit_data", "forget_best_weights", "forget_fit", "watch_fits"]
 
 _newest: dict[str, Any] = {}
 _evaluated: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
-def watch_feeds() -> None:
+def watch_fits() -> None:
     """Remember the data and callbacks of the newest fit from now on. Local."""
     original = trainer_module.TFEpochIterator
     if hasattr(original, "_matex_watched"):
@@ -51,7 +51,7 @@ def _watch_callbacks(container: type) -> None:
     container.on_train_begin = begun  # type: ignore[attr-defined]
 
 
-def feeds(model: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def fit_data(model: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The arguments (x, y, sample_weight, ...) of the fit of *model*, and of its validation.
 
     Callbacks may evaluate and predict other data meanwhile.
@@ -61,7 +61,7 @@ def feeds(model: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     return _newest.get("training"), validation
 
 
-def build_for_feed(model: Any) -> None:
+def build_for_fit(model: Any) -> None:
     """Create the variables of *model* from the data of its fit, if it has none yet. Local.
 
     Plain Keras makes them in the first step, after the callbacks' ``on_train_begin``.
@@ -78,6 +78,6 @@ def forget_best_weights() -> None:
             callback.best = callback.best_weights = None
 
 
-def forget_feeds() -> None:
+def forget_fit() -> None:
     """Let go of the data."""
     _newest.clear()

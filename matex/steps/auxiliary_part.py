@@ -1,4 +1,4 @@
-"""The part of a step beside gradients and update: metrics, statistics, logs."""
+"""The auxiliary part of a step, beside gradients and update: metrics, statistics, logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matex.keras_hooks.metrics import FlatLogs, names_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import depends_on
 
-__all__ = ["RETURNED", "VALUE", "StepTail", "flat"]
+__all__ = ["RETURNED", "VALUE", "AuxiliaryPart", "flat"]
 
 RETURNED = "matex_returned_value"
 """Part of the name of an operation whose result a step returns."""
@@ -33,7 +33,7 @@ class _Returned(NamedTuple):
     dtype: Any
 
 
-class StepTail:
+class AuxiliaryPart:
     """Logs and changing variables of a step: this rank's part, and the sum over ranks. Local.
 
     ``summed`` names the values that are summed over ranks; the others are means over rows.
@@ -125,8 +125,8 @@ class StepTail:
 
     def commit(self, means: list[Any], sums: list[Any]) -> dict[str, Any]:
         """Apply the exchanged means and sums, given as flat vectors; return the step's logs."""
-        means, extra_means = _parted(means, len(self._means))
-        sums, extra_sums = _parted(sums, len(self._sums))
+        means, extra_means = _separated(means, len(self._means))
+        sums, extra_sums = _separated(sums, len(self._sums))
         self._state.add(means, sums)
         logs = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
         logs |= {n: keras_hooks.tensor_of(variable) for n, variable in self._variables.items()}
@@ -160,7 +160,7 @@ def _noted(name: str, value: Any, dtype: Any) -> _Returned:
     return _Returned(Segment(name, tuple(shape), "float64" if wide else "float32"), dtype)
 
 
-def _parted(values: list[Any], last: int) -> tuple[list[Any], list[Any]]:
+def _separated(values: list[Any], last: int) -> tuple[list[Any], list[Any]]:
     """*values* without the *last* ones, and the *last* ones."""
     cut = len(values) - last
     return list(values[:cut]), list(values[cut:])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matex.checkpointing.stop_requests import STATUS
-from matex.launcher.verdict import End, crash_in, root_cause, survived
+from matex.launcher.root_cause import End, crash_in, root_cause, survived
 from matex.records import summary as summaries
 from matex.records.console import log_name
 from matex.records.events import EVENTS, Event, read_events
@@ -19,7 +19,15 @@ from matex.records.rank_files import files_of_ranks
 from matex.records.starts import starts_of
 from matex.report.trace import TRACE, write_trace
 
-__all__ = ["NOT_STARTED", "Logs", "all_events", "judge", "last_start", "reason_of", "this_job"]
+__all__ = [
+    "NOT_STARTED",
+    "Logs",
+    "all_events",
+    "exit_status",
+    "last_start",
+    "reason_of",
+    "this_job",
+]
 
 NOT_STARTED = "the ranks did not start"
 _FINISHED, _FAILED = 0, 1
@@ -87,7 +95,7 @@ def reason_of(report: Path, logs: Logs, *, status: int | None) -> str | None:
     return NOT_STARTED
 
 
-def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> int:
+def exit_status(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> int:
     """The exit status; the last lines on the terminal say which ranks failed, and why.
 
     Where the ranks could not write a summary, write one for them.

@@ -16,6 +16,7 @@ from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.branches import takes_branch_by_rows
+from matex.steps.check_rows import CheckRows, telling_rows
 from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
 from matex.steps.inner_gradients import computes_with_gradients
@@ -30,7 +31,6 @@ from matex.steps.separability import (
 )
 from matex.steps.silence import unheard
 from matex.steps.step import Step
-from matex.steps.trial_rows import TrialRows, telling_rows
 from matex.steps.user_code import attempted
 
 __all__ = ["find_inseparable", "find_inseparable_now"]
@@ -62,7 +62,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, ranks: int) -> str:
             attempted(broken),
             lowered_loss_scales(step.optimizers) as lower,
         ):
-            return _StepTrial(step, telling_rows(batch), lower, alone=alone).find()
+            return _StepComparison(step, telling_rows(batch), lower, alone=alone).find()
     except NotShareable as reason:
         return str(reason)
 
@@ -82,11 +82,11 @@ def find_inseparable_now(step: Step, rows: Any) -> str:
         attempted(f"{step.name} fails"),
         lowered_loss_scales(step.optimizers) as lower,
     ):
-        return _StepTrial(step, TrialRows(rows), lower, alone=False).find_again()
+        return _StepComparison(step, CheckRows(rows), lower, alone=False).find_again()
     return ""
 
 
-class _StepTrial:
+class _StepComparison:
     """Comparison of a step's contributions from a few rows; no variable is changed. Local.
 
     Args:
@@ -97,12 +97,12 @@ class _StepTrial:
     """
 
     def __init__(
-        self, step: Step, rows: TrialRows, lower: Callable[[], bool], *, alone: bool
+        self, step: Step, rows: CheckRows, lower: Callable[[], bool], *, alone: bool
     ) -> None:
         self._step, self._rows, self._lower, self._alone = step, rows, lower, alone
         self._whole = (0, rows.count)
         self._contribution, self._known = step.quiet()
-        self._eager = step.eager_trial()
+        self._eager = step.dry_run()
 
     def find(self) -> str:
         """Name the part of the step that does not add up; "" if none."""
@@ -238,7 +238,7 @@ class _StepTrial:
             if (rows := made(self._rows.rows)) is None:
                 continue
             with contextlib.suppress(NotShareable), attempted(f"{self._step.name} fails"):
-                if found := self._differing_in(TrialRows(rows)):
+                if found := self._differing_in(CheckRows(rows)):
                     return found + where
         return ""
 
@@ -249,6 +249,6 @@ class _StepTrial:
             return ""
         return self._differing_in(more, first=first)
 
-    def _differing_in(self, rows: TrialRows, *, first: bool = True) -> str:
-        other = _StepTrial(self._step, rows, self._lower, alone=False)
+    def _differing_in(self, rows: CheckRows, *, first: bool = True) -> str:
+        other = _StepComparison(self._step, rows, self._lower, alone=False)
         return other._differing(other._made(other._whole), first=first)

@@ -1,4 +1,4 @@
-"""Rows that a trial of a step computes at once and in parts."""
+"""Rows that a separability check computes at once and in parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matex import keras_hooks
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 
-__all__ = ["FIRST", "TrialRows", "telling_rows"]
+__all__ = ["FIRST", "CheckRows", "telling_rows"]
 
 FIRST = 3
 """Number of rows of the first of two parts."""
@@ -22,8 +22,8 @@ _PARTS = 8  # of rows that are repeated
 
 
 @dataclass(frozen=True)
-class TrialRows:
-    """The rows of a trial, and the parts that it computes them in.
+class CheckRows:
+    """The rows of a separability check, and the parts that it computes them in.
 
     Args:
         rows: structure of eager tensors with the same number of rows each.
@@ -55,7 +55,7 @@ class TrialRows:
         """The rows of the interval *part*."""
         return keras_hooks.map_structure(lambda x: keras_hooks.cut_rows(x, *part), self.rows)
 
-    def repeated(self, most: int) -> TrialRows | None:
+    def repeated(self, most: int) -> CheckRows | None:
         """Each row as often as gives at most *most* rows, in up to eight parts; None if once.
 
         Args:
@@ -67,10 +67,10 @@ class TrialRows:
         places = [place for place in range(self.count) for _ in range(times)]
         ends = np.linspace(0, len(places), min(_PARTS, self.count) + 1).astype(int).tolist()
         rows = keras_hooks.map_structure(lambda x: keras_hooks.chosen_rows(x, places), self.rows)
-        return TrialRows(rows, tuple(itertools.pairwise(ends)))
+        return CheckRows(rows, tuple(itertools.pairwise(ends)))
 
 
-def telling_rows(batch: GlobalBatch) -> TrialRows:
+def telling_rows(batch: GlobalBatch) -> CheckRows:
     """Eight rows of *batch*, of which the first three have more zeros than the others.
 
     Masks and counts consist of zeros, and a loss divided by them adds up if all rows have equally
@@ -89,4 +89,4 @@ def telling_rows(batch: GlobalBatch) -> TrialRows:
     else:
         chosen = np.resize(order, max(2, count)).tolist()
     few = keras_hooks.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)
-    return TrialRows(few)
+    return CheckRows(few)
