@@ -25,7 +25,7 @@ def allotted(
 ) -> list[Candidate]:
     """Fewest of *found*, in the order of their removal, that meet the target; else all.
 
-    Units that cost nothing go in any case. A unit costs no less than those before it in its group;
+    A unit costs no less than those before it in its group;
     of units of one price, groups lose equal shares.
 
     Args:
@@ -53,7 +53,7 @@ def allotted(
         ]
         return [one for one in cut if one.is_worth_it]
 
-    low, high = int((price <= 0).sum()), len(price)
+    low, high = 0, len(price)
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if is_met(first(middle)) else (middle + 1, high)

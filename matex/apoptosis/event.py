@@ -86,6 +86,7 @@ def hold_event(
         changes=[
             change_of(verdict) for verdict in verdicts if verdict.candidate.number not in unfit
         ],
+        groups=trial.widths,
         loss_before=before,
         loss_after=loss_after,
         loss_allowed=allowed if np.isfinite(allowed) else None,

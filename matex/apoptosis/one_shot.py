@@ -26,7 +26,7 @@ from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
-from matex.apoptosis.telling import left_alone, table_of, totals_of
+from matex.apoptosis.telling import left_alone, table_of
 from matex.apoptosis.trace import groups_of, trace
 from matex.apoptosis.trial import Options
 from matex.errors import InputError, Unsupported
@@ -228,7 +228,7 @@ def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) ->
         loss = "no loss, which wants a compiled model and y in the data"
     lines = [
         f"{out}: parameters {outcome.parameters[0]:,} -> {outcome.parameters[1]:,}, FLOPs "
-        f"{outcome.flops[0]:.3g} -> {outcome.flops[1]:.3g}, {loss}; {totals_of(outcome.changes)}",
+        f"{outcome.flops[0]:.3g} -> {outcome.flops[1]:.3g}, {loss}; {outcome.totals}",
         f"{1 - after / before:.1%} of the {asked.measure} are gone, {asked.size:.1%} were asked; "
         f"on {held_out} rows that were not measured on the outputs changed by {pruned.moved:.2g} "
         "of their norm",

@@ -27,6 +27,8 @@ class Outcome(NamedTuple):
     """The outcome of an event."""
 
     changes: list[Change]
+    groups: tuple[int, ...]
+    """Units of each group that may lose some, before the event."""
     loss_before: float
     loss_after: float
     loss_allowed: float | None
@@ -45,6 +47,17 @@ class Outcome(NamedTuple):
     @property
     def changed(self) -> bool:
         return any(change.kept for change in self.changes)
+
+    @property
+    def totals(self) -> str:
+        """Text about the numbers of removed units, over all groups."""
+        if not self.changes:
+            return "no unit removed"
+        kept = [change for change in self.changes if change.kept]
+        gone = sum(change.units_from - change.units_to for change in kept)
+        count = len(self.groups)
+        groups = f"{count} group{'s' * (count != 1)}"
+        return f"{gone:,} of {sum(self.groups):,} units gone, in {len(kept)} of {groups}"
 
     @property
     def gone(self) -> float:

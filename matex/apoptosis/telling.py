@@ -17,7 +17,6 @@ __all__ = [
     "no_event",
     "record_of",
     "table_of",
-    "totals_of",
 ]
 
 # Names in a line, and characters of the name of a group.
@@ -49,7 +48,7 @@ def line_of(outcome: Outcome) -> str:
     if not outcome.has_loss:
         loss = "no held-out loss limited it (the data have no y, or the model no loss of it)"
     return (
-        f"{totals_of(outcome.changes)}; parameters {before:,} -> {after:,} "
+        f"{outcome.totals}; parameters {before:,} -> {after:,} "
         f"(-{1 - after / max(before, 1):.1%}); {loss}{risk}"
     )
 
@@ -95,17 +94,6 @@ def made_by_its_class(name: str) -> str:
         f"a file that {name}.save writes from now on cannot be loaded: the class makes its "
         "layers at their first sizes; save keras.Model(inputs, model.call(inputs)) instead"
     )
-
-
-def totals_of(changes: Sequence[Change]) -> str:
-    """Text about the numbers of removed units, over groups with removals."""
-    if not changes:
-        return "no unit removed"
-    kept = [change for change in changes if change.kept]
-    gone = sum(change.units_from - change.units_to for change in kept)
-    units = sum(change.units_from for change in changes)
-    groups = f"{len(changes)} group{'s' * (len(changes) != 1)}"
-    return f"{gone:,} of {units:,} units gone, in {len(kept)} of {groups}"
 
 
 def table_of(changes: Sequence[Change], *, has_loss: bool) -> list[str]:

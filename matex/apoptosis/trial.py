@@ -111,6 +111,11 @@ class ModelTrial(Trial):
         total = self._peers.total(scoring.size, measure.numbers(self._groups), add)
         self._sums = measure.views(self._groups, total)
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Units of each group of the network as it was. Local."""
+        return tuple(group.width for group in self._groups)
+
     def decide(
         self, thresholds: Thresholds, goal: targets.Goal | None, *, reaches: bool
     ) -> list[Candidate]:

@@ -56,9 +56,10 @@ def test_no_more_die_than_the_target_wants_where_the_first_units_cost_most() -> 
     assert removed(allotted(found, [1, 1], at_least(7, [1, 1]))) == {0: 4, 1: 3}
 
 
-def test_what_costs_nothing_dies_in_any_case() -> None:
+def test_no_more_goes_than_was_asked_for_also_where_it_costs_nothing() -> None:
     found = [candidate(0, [0.0, 0.0, 0.1]), candidate(1, [0.0, 0.5])]
-    assert removed(allotted(found, [1, 1], at_least(1, [1, 1]))) == {0: 2, 1: 1}
+    assert removed(allotted(found, [1, 1], at_least(1, [1, 1]))) == {0: 1}
+    assert removed(allotted(found, [1, 1], at_least(2, [1, 1]))) == {0: 1, 1: 1}
 
 
 COSTS = st.lists(st.floats(0, 1), min_size=1, max_size=8)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from matex.apoptosis.outcome import Change, Outcome
-from matex.apoptosis.telling import kept_whole, left_alone, line_of, no_event, table_of, totals_of
+from matex.apoptosis.telling import kept_whole, left_alone, line_of, no_event, table_of
 
 
 def change(layer: str, before: int = 64, after: int = 30, *, kept: bool = True) -> Change:
@@ -16,7 +16,8 @@ def change(layer: str, before: int = 64, after: int = 30, *, kept: bool = True) 
 
 def outcome(*changes: Change) -> Outcome:
     return Outcome(
-        list(changes), loss_before=0.5, loss_after=0.51, loss_allowed=0.52, at_risk=0.031,
+        list(changes), tuple(one.units_from for one in changes),
+        loss_before=0.5, loss_after=0.51, loss_allowed=0.52, at_risk=0.031,
         parameters=(23_587_712, 21_000_000), flops=(2.0, 1.0), left_alone={}, refused=(),
     )  # fmt: skip
 
@@ -39,8 +40,8 @@ def test_the_line_of_a_large_network_is_short() -> None:
 
 
 def test_where_nothing_can_go_the_line_says_so() -> None:
-    assert totals_of([]) == "no unit removed"
-    assert totals_of([change("a", kept=False)]) == "0 of 64 units gone, in 0 of 1 group"
+    assert outcome().totals == "no unit removed"
+    assert outcome(change("a", kept=False)).totals == "0 of 64 units gone, in 0 of 1 group"
     assert table_of([], has_loss=True) == []
 
 
