@@ -90,8 +90,10 @@ def differences(fit: Circumstances) -> list[str]:
     if fit.compression != "none":
         found.append(f"gradients in {fit.compression}")
     if fit.normalized_alone:
+        # Strategies refuse the option: their ranks do not make one step together.
+        way = "; --sync-batchnorm" if fit.strategy == "sync" else ""
         count = _layers(fit.normalized_alone)
-        found.append(f"BatchNormalization by parts of the batch ({count}; --sync-batchnorm)")
+        found.append(f"BatchNormalization by parts of the batch ({count}{way})")
     if fit.wandering:
         count = _layers(fit.wandering)
         found.append(

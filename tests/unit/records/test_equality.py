@@ -64,6 +64,11 @@ def test_each_circumstance_is_named(facts: dict, words: str) -> None:
     assert in_words(differences(fit)) == f"of plain Keras but for: {words}"
 
 
+def test_no_option_is_advised_that_the_strategy_refuses() -> None:
+    fit = Circumstances(parts=2, order="stored", strategy="gossip", normalized_alone=1)
+    assert differences(fit)[1] == "BatchNormalization by parts of the batch (1 layer)"
+
+
 def test_what_follows_from_several_ranks_is_not_named_on_one() -> None:
     fit = Circumstances(
         parts=1,
