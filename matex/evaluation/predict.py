@@ -21,8 +21,8 @@ from matex.keras_hooks.generators import IdleDraws
 from matex.partition.spans import Span, assigned
 from matex.sources.interface import GlobalBatch, Source
 from matex.steps.graph_inspection import drawing, writes
-from matex.steps.graph_results import uses
-from matex.steps.row_mixing import combined_rows
+from matex.steps.separability.graph_results import uses
+from matex.steps.separability.row_mixing import combined_rows
 from matex.steps.silence import unheard
 from matex.steps.user_code import attempted
 

@@ -19,8 +19,8 @@ from matex.keras_hooks.building import free_of_rows
 from matex.keras_hooks.generators import IdleDraws
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.steps import graph_inspection
-from matex.steps.graph_results import uses
-from matex.steps.nonlinear_sums import nonlinear_in_states
+from matex.steps.separability.graph_results import uses
+from matex.steps.separability.nonlinear_sums import nonlinear_in_states
 from matex.steps.silence import unheard
 from matex.steps.traced_python import TracedPython
 from matex.steps.user_code import attempted

@@ -16,9 +16,9 @@ from matex.steps.bitflips import flip
 from matex.steps.maker import StepMaker
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import AllStop
-from matex.steps.repeated_check import find_again, is_due
 from matex.steps.row_account import RowAccount
-from matex.steps.separability import agree_separable
+from matex.steps.separability.comparison import agree_separable
+from matex.steps.separability.repeated_check import find_again, is_due
 from matex.steps.services import StepServices, StepSource, VacantPlaces
 from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep

@@ -6,7 +6,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.steps.control import indices_in, is_one_span, rows_in
-from matex.steps.row_layout import neighbours
+from matex.steps.separability.row_layout import neighbours
 
 __all__ = ["noise_rows"]
 

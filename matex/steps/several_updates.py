@@ -20,10 +20,13 @@ from matex.steps.nonfinite import StepRedo, nonfinite_error
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import AllStop, misfit
 from matex.steps.row_account import RowAccount
-from matex.steps.separability import agree_separable
+from matex.steps.separability.comparison import agree_separable
+from matex.steps.separability.update_separability import (
+    find_inseparable_update,
+    find_inseparable_update_now,
+)
 from matex.steps.services import StepServices, StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.update_separability import find_inseparable_update, find_inseparable_update_now
 
 __all__ = ["SeveralUpdates"]
 

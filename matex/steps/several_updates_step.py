@@ -24,15 +24,15 @@ from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import AuxiliaryPart, flat
-from matex.steps.branches import takes_branch_by_rows
-from matex.steps.check_record import CheckRecord
 from matex.steps.control import control_spec, header_in, placed_in
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
-from matex.steps.graph_separability import inseparable_in
 from matex.steps.loss_parts import LossParts
 from matex.steps.noise_rows import noise_rows
 from matex.steps.rollback import Rollback
+from matex.steps.separability.branches import takes_branch_by_rows
+from matex.steps.separability.check_record import CheckRecord
+from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from matex.steps.branches import called_by
+from matex.steps.separability.branches import called_by
 
 __all__ = ["has_fixed_shapes"]
 

@@ -18,10 +18,10 @@ from matex.steps.maker import Made
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import StepRecovery
 from matex.steps.row_account import RowAccount
-from matex.steps.separability import agree_separable
+from matex.steps.separability.comparison import agree_separable
+from matex.steps.separability.step_separability import find_inseparable, find_inseparable_now
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
-from matex.steps.step_separability import find_inseparable, find_inseparable_now
 from matex.strategies import Strategy
 
 __all__ = ["SingleUpdate"]

@@ -20,12 +20,12 @@ from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps.check_record import CheckRecord
 from matex.steps.control import Control, control_spec
 from matex.steps.dry_run import DryRun
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_inspection import variables_in
-from matex.steps.graph_separability import inseparable_in
+from matex.steps.separability.check_record import CheckRecord
+from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.silence import unheard
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts

@@ -15,10 +15,10 @@ from matex import keras_hooks
 from matex.fitting.script_arguments import ScriptArguments
 from matex.keras_hooks import script_model
 from matex.sources.stream_batch import StreamBatch
+from matex.steps.separability.step_separability import find_inseparable
+from matex.steps.separability.update_separability import find_inseparable_update
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.step import Step
-from matex.steps.step_separability import find_inseparable
-from matex.steps.update_separability import find_inseparable_update
 from tests import slow
 
 pytestmark = pytest.mark.usefixtures("optimizers_that_can_be_replaced")

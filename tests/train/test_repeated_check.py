@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from matex.sources.stream_batch import StreamBatch
-from matex.steps.check_record import CheckRecord
-from matex.steps.repeated_check import find_again, is_due
-from matex.steps.separability import Value
+from matex.steps.separability.check_record import CheckRecord
+from matex.steps.separability.comparison import Value
+from matex.steps.separability.repeated_check import find_again, is_due
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
 

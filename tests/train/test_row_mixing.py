@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from matex.steps.row_mixing import combined_rows, mixed_rows
+from matex.steps.separability.row_mixing import combined_rows, mixed_rows
 
 WIDTH, CLASSES, LENGTH = 6, 4, 5
 LATER = tf.Variable(0.0, trainable=False)

@@ -13,7 +13,7 @@ from keras import layers
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.steps.row_layout import neighbours
+from matex.steps.separability.row_layout import neighbours
 
 ROWS = 13
 SPANS = [[(0, 13)], [(0, 4)], [(4, 9)], [(9, 10)], [(2, 5), (8, 13)], [(3, 3)]]

@@ -15,20 +15,20 @@ from matex.exchange import Header
 from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
-from matex.steps.branches import takes_branch_by_rows
-from matex.steps.check_rows import CheckRows, telling_rows
 from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
-from matex.steps.inner_gradients import computes_with_gradients
-from matex.steps.nonzero_state import nonzero_state
 from matex.steps.script_state import are_same
-from matex.steps.separability import (
+from matex.steps.separability.branches import takes_branch_by_rows
+from matex.steps.separability.check_rows import CheckRows, telling_rows
+from matex.steps.separability.comparison import (
     IF_NONZERO,
     OTHER_ROWS,
     are_finite,
     find_forgetting,
     values_of,
 )
+from matex.steps.separability.inner_gradients import computes_with_gradients
+from matex.steps.separability.nonzero_state import nonzero_state
 from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted

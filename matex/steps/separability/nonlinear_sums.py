@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matex.keras_hooks.batch_moments import MOMENTS
-from matex.steps.branches import (
+from matex.steps.separability.branches import (
     BRANCHES,
     CALLS,
     LOOPS,
@@ -20,7 +20,13 @@ from matex.steps.branches import (
     gives_shape,
     is_same_on_all_ranks,
 )
-from matex.steps.graph_results import ASSIGNMENTS, is_variable, kept_of, leading_to, results_of
+from matex.steps.separability.graph_results import (
+    ASSIGNMENTS,
+    is_variable,
+    kept_of,
+    leading_to,
+    results_of,
+)
 
 __all__ = ["nonlinear_in_states", "nonlinear_in_sums"]
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from matex.exchange import Header, Layout
 from matex.exchange.layout import Segment
-from matex.steps.separability import find_forgetting, values_of
+from matex.steps.separability.comparison import find_forgetting, values_of
 
 LAYOUT = Layout(
     gradients=(Segment("kernel", (2,), "float32"),),

@@ -9,9 +9,9 @@ import numpy as np
 from matex.exchange import Header
 from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
-from matex.steps.check_rows import CheckRows
 from matex.steps.control import Control
-from matex.steps.separability import Value, are_finite
+from matex.steps.separability.check_rows import CheckRows
+from matex.steps.separability.comparison import Value, are_finite
 from matex.steps.several_updates_step import SeveralUpdatesStep
 
 __all__ = ["Parts", "Pieces", "contributions", "pieces_of"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.keras_hooks.rows import shortened
-from matex.steps.check_rows import FIRST
+from matex.steps.separability.check_rows import FIRST
 
 __all__ = ["larger_rows", "nudged_rows", "rows_of_one_length", "shorter_rows", "varied_rows"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from matex.steps.nonlinear_sums import nonlinear_in_sums
-from matex.steps.row_mixing import mixed_rows
+from matex.steps.separability.nonlinear_sums import nonlinear_in_sums
+from matex.steps.separability.row_mixing import mixed_rows
 
 __all__ = ["inseparable_in"]
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from matex.errors import NotShareable
 from matex.steps.graph_inspection import constant_of
-from matex.steps.graph_results import is_variable
-from matex.steps.row_places import RowPlace, moved
+from matex.steps.separability.graph_results import is_variable
+from matex.steps.separability.row_places import RowPlace, moved
 
 __all__ = ["neighbours"]
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.keras_hooks.batch_moments import MOMENTS
-from matex.steps.branches import (
+from matex.steps.graph_inspection import constant_of
+from matex.steps.separability.branches import (
     BRANCHES,
     CALLS,
     LOOPS,
@@ -22,10 +23,9 @@ from matex.steps.branches import (
     gives_shape,
     is_same_on_all_ranks,
 )
-from matex.steps.graph_inspection import constant_of
-from matex.steps.graph_results import kept_of, leading_to, results_of
-from matex.steps.row_combinations import rows_made
-from matex.steps.row_places import BATCH, OPEN, RowPlace
+from matex.steps.separability.graph_results import kept_of, leading_to, results_of
+from matex.steps.separability.row_combinations import rows_made
+from matex.steps.separability.row_places import BATCH, OPEN, RowPlace
 
 __all__ = ["combined_rows", "mixed_rows"]
 

@@ -11,21 +11,21 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.sources.interface import GlobalBatch
 from matex.steps.auxiliary_part import VALUE
-from matex.steps.check_rows import CheckRows, telling_rows
 from matex.steps.graph_inspection import repeated_inputs
-from matex.steps.inner_gradients import computes_with_gradients
-from matex.steps.nonzero_state import nonzero_state
-from matex.steps.rounded_values import but_rounded
-from matex.steps.separability import (
+from matex.steps.separability.check_rows import CheckRows, telling_rows
+from matex.steps.separability.comparison import (
     IF_NONZERO,
     OTHER_ROWS,
     Value,
     find_forgetting,
     values_of,
 )
+from matex.steps.separability.inner_gradients import computes_with_gradients
+from matex.steps.separability.nonzero_state import nonzero_state
+from matex.steps.separability.rounded_values import but_rounded
+from matex.steps.separability.update_pieces import contributions, pieces_of
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
-from matex.steps.update_pieces import contributions, pieces_of
 from matex.steps.user_code import attempted
 
 __all__ = ["find_inseparable_update", "find_inseparable_update_now"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from matex.sources.interface import GlobalBatch
-from matex.steps.separability import Value
+from matex.steps.separability.comparison import Value
 
 __all__ = ["CheckRecord"]
 

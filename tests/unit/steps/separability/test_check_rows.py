@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from matex.steps.check_rows import telling_rows
+from matex.steps.separability.check_rows import telling_rows
 
 
 class Labels:

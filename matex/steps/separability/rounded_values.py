@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from matex.steps.auxiliary_part import VALUE
-from matex.steps.check_rows import CheckRows
-from matex.steps.other_rows import nudged_rows
-from matex.steps.separability import Value, values_of
+from matex.steps.separability.check_rows import CheckRows
+from matex.steps.separability.comparison import Value, values_of
+from matex.steps.separability.other_rows import nudged_rows
+from matex.steps.separability.update_pieces import Pieces, contributions
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.update_pieces import Pieces, contributions
 
 __all__ = ["but_rounded"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from matex.steps.graph_inspection import constant_of
-from matex.steps.row_places import OPEN, RowEffect, RowPlace, moved
+from matex.steps.separability.row_places import OPEN, RowEffect, RowPlace, moved
 
 __all__ = ["rows_made"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from matex.steps.branches import takes_branch_by_rows
 from matex.steps.graph_inspection import one_for_all
+from matex.steps.separability.branches import takes_branch_by_rows
 
 
 def decided_by(value: Any, rows: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 import ft
 from matex.errors import NotShareable
 from matex.exchange import Layout
-from matex.steps.other_rows import (
+from matex.steps.separability.other_rows import (
     larger_rows,
     rows_of_one_length,
     shorter_rows,
