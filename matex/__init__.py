@@ -71,8 +71,8 @@ ToldToLeave = StopRequested
 # Imported at first access, because they need Keras.
 _LATER = {
     "Apoptosis": "matex.apoptosis.callback",
-    "Checkpoint": "matex.fitting.custom_loop",
-    "step": "matex.fitting.step_function",
+    "Checkpoint": "matex.fitting.loops.custom_loop",
+    "step": "matex.fitting.loops.step_function",
 }
 
 

@@ -10,9 +10,9 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.checkpointing.stop_requests import stopped_in_custom_loop
 from matex.errors import InputError, Unsupported
-from matex.fitting.loop_steps import LoopSteps
+from matex.fitting.loops.loop_steps import LoopSteps
+from matex.fitting.loops.train_on_batch import BatchTrainers
 from matex.fitting.replicated_update import ReplicatedUpdate
-from matex.fitting.train_on_batch import BatchTrainers
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.whole_batches import slower
 from matex.process.call_stack import CallKind, CallStack

@@ -15,8 +15,8 @@ from matex.files.private import PrivateFiles
 from matex.fitting.agreement import check_equal
 from matex.fitting.earlier_fits import EarlierFits
 from matex.fitting.fit import Fit
+from matex.fitting.loops.train_on_batch import BatchTrainers
 from matex.fitting.replicated_update import ReplicatedUpdate
-from matex.fitting.train_on_batch import BatchTrainers
 from matex.process.apoptosis_option import ApoptosisOption
 from matex.process.call_stack import CallKind, CallStack, arguments_of
 from matex.process.callback_placement import AgreementCallback, share_out

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 from matex import keras_hooks
-from matex.fitting.script_arguments import ScriptArguments
+from matex.fitting.loops.script_arguments import ScriptArguments
 from matex.keras_hooks import script_model
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.separability.step_separability import find_inseparable

@@ -13,7 +13,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from matex.fitting.script_trainer import one_update
+from matex.fitting.loops.script_trainer import one_update
 from matex.keras_hooks import script_model
 from tests import slow
 from tests.train.runs import Outcome, faults, matex_run

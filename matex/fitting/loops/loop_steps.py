@@ -15,10 +15,10 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.fitting.free_axes import Axes, FreeAxes, masked
-from matex.fitting.loop_numbers import but_for_in_loop
-from matex.fitting.script_arguments import ArgumentForm, ScriptArguments
-from matex.fitting.script_trainer import ScriptTrainer
+from matex.fitting.loops.free_axes import Axes, FreeAxes, masked
+from matex.fitting.loops.loop_numbers import but_for_in_loop
+from matex.fitting.loops.script_arguments import ArgumentForm, ScriptArguments
+from matex.fitting.loops.script_trainer import ScriptTrainer
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.fitting.free_axes import Axes, Sizes, every_axis
+from matex.fitting.loops.free_axes import Axes, Sizes, every_axis
 from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
 from matex.keras_hooks.tensors import shapes_of_dense
 from matex.partition.slot_capacity import SlotCapacity

@@ -9,11 +9,11 @@ from typing import Any
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.free_axes import Axes
 from matex.fitting.listeners import Cursor
+from matex.fitting.loops.free_axes import Axes
+from matex.fitting.loops.script_arguments import ScriptArguments
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
-from matex.fitting.script_arguments import ScriptArguments
 from matex.partition.slot_capacity import SlotCapacity
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext

@@ -8,9 +8,9 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.batch_moments import normalized_alone, synchronized
-from matex.fitting.free_axes import Axes, FreeAxes, every_axis, masked
 from matex.fitting.listeners import Cursor
-from matex.fitting.loop_numbers import but_for_in_loop
+from matex.fitting.loops.free_axes import Axes, FreeAxes, every_axis, masked
+from matex.fitting.loops.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.whole_batches import slower

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matex.fitting.free_axes import FreeAxes, every_axis, masked
+from matex.fitting.loops.free_axes import FreeAxes, every_axis, masked
 
 
 def test_axes_in_which_a_later_batch_differs_stay_open() -> None:
