@@ -1,13 +1,15 @@
 """The time of a step between emulated hosts: one JSON object a line and case.
 
     python -m ci.benchmarks.network [--hosts 2] [--ranks 1] [--rate 100 1000] [--delay 1]
-        [--with "" "--compression bf16"] [--rounds 3] [--steps 30] [--against DIR]
+        [--with "" "--compression bf16"] [--rounds 3] [--steps 30] [--alone] [--against DIR]
         [--horovod DIR]
 
 A CNN of 1.2 million parameters (4.8 MB) trains on ``--ranks`` ranks a host, 64 rows each, over a
 network of ``--rate`` megabits a second and ``--delay`` milliseconds; ``--with`` are options of
 ``matex run``, a case each. All cases take turns: a launch each a round. ``step_ms`` and
-``exchange_ms`` are medians over rounds of the medians over a launch's steps, ``model_ms`` is one
+``exchange_ms`` are medians over rounds of the medians over a launch's steps; the latter has the
+waiting for a rank that still computes. With ``--alone`` a matrix of as many numbers is trained in
+place of the CNN, a row each, so that there is next to nothing to wait for. ``model_ms`` is one
 model one way at that rate, ``models_out`` the bytes that left a host in a step, in models. With
 ``--against DIR`` another checkout, which has an environment of its own, runs each case, too. With
 ``--horovod DIR``, an environment that has Horovod with MPI and its TensorFlow, the same model
@@ -44,6 +46,7 @@ class _Case(NamedTuple):
     options: str
     checkout: Path
     """A checkout of matex, or the environment of Horovod."""
+    alone: bool
 
 
 class _Found(NamedTuple):
@@ -53,9 +56,9 @@ class _Found(NamedTuple):
     """Bytes that left a host in a step, the mean over hosts."""
 
 
-def work(ranks: int, steps: int) -> None:
-    """Train on each rank of a launch."""
-    model, x, y, batch = models.build("cnn")
+def work(name: str, ranks: int, steps: int) -> None:
+    """Train the model of this *name* on each rank of a launch."""
+    model, x, y, batch = models.build(name)
     model.fit(x[: batch * ranks], y[: batch * ranks], batch_size=batch * ranks, epochs=2, verbose=0)
     rows = [n % len(x) for n in range(batch * ranks * steps)]
     model.fit(x[rows], y[rows], batch_size=batch * ranks, epochs=1, verbose=0, shuffle=False)
@@ -87,6 +90,7 @@ def launch_matex(
             *("--hosts", network.hosts(ranks), "--report", str(report)),
             *shlex.split(case.options),
             *(str(Path(__file__).resolve()), "--work", str(total), "--steps", str(steps)),
+            *(("--alone",) if case.alone else ()),
         ]
         done(command, network, case.checkout)
         summary: dict[str, Any] = json.loads((report / "summary.json").read_text())
@@ -143,25 +147,26 @@ def main() -> None:
     parser.add_argument("--with", dest="options", nargs="+", default=[""], help="of matex run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--alone", action="store_true", help="exchanges, with little computing")
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, installed")
     parser.add_argument("--horovod", type=Path, metavar="DIR", help="an environment with Horovod")
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
-        work(arguments.work, arguments.steps)
+        work("matrix" if arguments.alone else "cnn", arguments.work, arguments.steps)
         return
     end_tidily()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
     checkouts = [ROOT, *([arguments.against.resolve()] if arguments.against else [])]
     cases = [
-        _Case(rate, options, checkout)
+        _Case(rate, options, checkout, arguments.alone)
         for rate in arguments.rate
         for options in arguments.options
         for checkout in checkouts
     ]
     if arguments.horovod:
         peer = arguments.horovod.resolve()
-        cases += [_Case(rate, _HOROVOD, peer) for rate in arguments.rate]
+        cases += [_Case(rate, _HOROVOD, peer, False) for rate in arguments.rate]
     found: dict[_Case, list[_Found]] = {case: [] for case in cases}
     for number in range(arguments.rounds):
         for case in cases:
@@ -181,6 +186,7 @@ def main() -> None:
                     "ranks": arguments.ranks,
                     "mbit_s": case.rate,
                     "options": case.options,
+                    "alone": case.alone,
                     "checkout": "this" if case.checkout == ROOT else "other",
                     "step_ms": round(step_ms, 1),
                     "exchange_ms": None if math.isnan(exchange_ms) else round(exchange_ms, 1),
