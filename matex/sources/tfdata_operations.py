@@ -5,6 +5,7 @@ Such an operation does the same to other elements, so it can be made again on ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,9 +33,9 @@ def repeats(dataset: tf.data.Dataset) -> bool:
 
 
 def name_of(dataset: tf.data.Dataset) -> str:
-    """The last operation of *dataset*, for messages."""
-    kind = type(dataset).__name__.strip("_").removesuffix("Dataset").lower()
-    return f"tf.data's {kind!r}"
+    """The last operation of *dataset*, for messages: as the method is named that made it."""
+    kind = type(dataset).__name__.strip("_").removesuffix("Dataset").removeprefix("Parallel")
+    return f"tf.data's {re.sub('(?<!^)(?=[A-Z])', '_', kind).lower()!r}"
 
 
 def reordered(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset:
