@@ -90,21 +90,29 @@ class BackgroundWriter:
         self._closing = False
         self._superseded = False
         self._thread: threading.Thread | None = None
+        self._ended_by: Exception | None = None
 
     def save(self, snapshot: Given, team: Team | None = None) -> None:
         """Queue a snapshot; it replaces a snapshot that still waits.
 
         Args:
             snapshot: snapshot, or function that returns it, called once in the thread when its turn
-                comes. An exception of that function ends the thread.
+                comes.
             team: processes that save it together; None, the default, for this process alone.
 
         Raises:
             ValueError: after `close`.
+            RuntimeError: the thread has ended by an exception, which is its cause, of the function
+                of a snapshot or of `on_saved`. Nothing is saved from then on.
         """
         with self._changed:
             if self._closing:
                 raise ValueError("a writer that is not closed was wanted. Received: a closed one.")
+            if self._ended_by is not None:
+                raise RuntimeError(
+                    "a writer whose thread runs was wanted. Received: one that ended by "
+                    f"{type(self._ended_by).__name__}: {self._ended_by}"
+                ) from self._ended_by
             self._waiting = snapshot, team
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -139,17 +147,25 @@ class BackgroundWriter:
             timeout_s: seconds to wait for the thread; None, the default, for no limit.
 
         Returns:
-            True if the thread has ended in time.
+            True if the thread has ended in time, and not by an exception.
         """
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s)
-            return not self._thread.is_alive()
+            return not self._thread.is_alive() and self._ended_by is None
         return True
 
     def _run(self) -> None:
+        try:
+            self._save_all()
+        except Exception as error:
+            with self._changed:
+                self._ended_by = error
+            raise
+
+    def _save_all(self) -> None:
         while True:
             with self._changed:
                 while self._waiting is None and not self._closing:

@@ -27,8 +27,9 @@ class Snapshot:
     Attributes:
         weights: variables of the model, by path; names may contain "/".
         optimizer: variables of the optimizer (slots, iterations, loss scale), by path.
-        cursor: position of training as int64 numbers. `step` (>= 0) is required and names the file;
-            by convention also `seed`, `fit`, `epoch` and `samples` (used of the epoch so far).
+        cursor: position of training as int64 numbers. `step` (0 to 10**18 - 1) is required, and
+            names the file; by convention also `seed`, `fit`, `epoch` and `samples` (used of the
+            epoch so far).
         architecture: the model as JSON text; may be empty.
         extra: other arrays, such as the states of metrics.
 
@@ -56,9 +57,9 @@ class Snapshot:
             object.__setattr__(self, section, MappingProxyType(arrays))
         cursor = {name: _checked_count(name, value) for name, value in self.cursor.items()}
         object.__setattr__(self, "cursor", MappingProxyType(cursor))
-        if cursor.get("step", -1) < 0:
+        if not 0 <= cursor.get("step", -1) < 10**18:  # it names the file, in 18 digits
             raise InvalidSnapshot(
-                "a cursor with a step >= 0 was wanted. "
+                "a cursor with step >= 0, of at most 18 digits, was wanted. "
                 f"Received: cursor={cursor}. Add the count of training steps."
             )
         _check_text(self.architecture)
@@ -99,6 +100,11 @@ def _checked_array(section: str, name: object, value: object) -> Array:
         raise InvalidSnapshot(
             f"at most {MAX_DIMENSIONS} dimensions were wanted for {section}[{name!r}]. "
             f"Received: ndim={array.ndim}. Reshape it first."
+        )
+    if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+        raise InvalidSnapshot(
+            f"booleans of one byte, 0 or 1, were wanted for {section}[{name!r}]. "
+            "Received: others, which were made by a view of other numbers. Compare them with 0."
         )
     return array
 

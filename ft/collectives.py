@@ -84,8 +84,13 @@ def allreduce(
         chunk: elements of one MPI call; :func:`chunk_elements` by default.
 
     Raises:
-        UsageError: shapes or dtypes differ.
+        UsageError: shapes or dtypes differ, arrays are not of numbers of this machine, *recv* is
+            read-only, or *chunk* is below 1.
     """
+    if chunk is not None and chunk < 1:
+        raise UsageError(f"a chunk has at least 1 element. Received: chunk={chunk}")
+    _must_be_numbers("allreduce", send)
+    _must_be_numbers("allreduce", recv, written=True)
     if send.shape != recv.shape or send.dtype != recv.dtype:
         raise UsageError(
             "allreduce wants a send and a receive buffer of one shape and dtype. "
@@ -108,6 +113,22 @@ def allreduce(
     return Operation(recv, call, valid or (lambda: int(here[0]) == world.size), untouched)
 
 
+def _must_be_numbers(call: str, array: Any, *, written: bool = False) -> None:
+    """Raise UsageError unless MPI can send *array* or, if it is *written*, receive into it."""
+    if not isinstance(array, np.ndarray):
+        problem = type(array).__name__
+    elif array.dtype.kind not in "biufc" or not array.dtype.isnative:
+        problem = f"dtype={array.dtype}"
+    elif written and not array.flags.writeable:
+        problem = "a read-only array"
+    else:
+        return
+    raise UsageError(
+        f"{call} wants NumPy arrays of numbers in this machine's byte order, and writes to one. "
+        f"Received: {problem}"
+    )
+
+
 def barrier() -> Operation:
     """Barrier over all members, with an empty result."""
     return Operation(np.empty(0, np.uint8), lambda comm: comm.Barrier())
@@ -126,8 +147,10 @@ def broadcast(
         sources: original ranks, equal on all ranks; empty for the leader.
 
     Raises:
+        UsageError: *buffer* is not of numbers of this machine, or is read-only.
         Unrecoverable: none of the sources is alive.
     """
+    _must_be_numbers("broadcast", buffer, written=True)
     alive = [rank for rank in sources if rank in world.ranks]
     if sources and not alive:
         raise Unrecoverable(
@@ -153,7 +176,12 @@ def allgather(world: World, send: np.ndarray) -> Operation:
     Args:
         world: the members.
         send: array of the same shape and dtype on all ranks.
+
+    Raises:
+        UsageError: *send* holds objects, which are nothing but addresses on other ranks.
     """
+    if (kind := np.asarray(send).dtype).hasobject:
+        raise UsageError(f"allgather wants an array without objects. Received: dtype={kind}")
     body = np.frombuffer(np.asarray(send).tobytes(), np.uint8)
     mine = np.concatenate([rank_tag(world.rank), body])
     rows = np.empty((world.size, mine.size), np.uint8)

@@ -141,13 +141,13 @@ class Fault:
             "rank": "+".join(map(str, self.ranks)),
             "host": self.host,
             "step": "" if self.step is None else str(self.step),
-            "time": "" if self.time_s is None else f"{self.time_s:.10g}",
+            "time": "" if self.time_s is None else _written(self.time_s),
             "event": self.event,
         }
         for key in ("count", "at", "factor", "steps", "target", "bit"):
             value = getattr(self, key)
             if value != getattr(default, key):
-                values[key] = f"{value:.10g}" if isinstance(value, float) else str(value)
+                values[key] = _written(value)
         return {key: value for key, value in values.items() if value}
 
     def written(self) -> str:
@@ -157,6 +157,13 @@ class Fault:
             Text from which :func:`parse_fault` makes this fault.
         """
         return f"{self.kind}:" + ",".join(f"{key}={value}" for key, value in self.values().items())
+
+
+def _written(value: object) -> str:
+    """Shortest text from which *value* is read again; of a whole number without a point."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
 
 
 def parse_fault(text: str) -> Fault:

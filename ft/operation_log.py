@@ -27,7 +27,8 @@ class OperationLog:
     ``done`` is the number of completed operations, ``failure`` the failure not yet recovered from,
     ``is_broken`` whether MPI reported it (otherwise this rank only came to a repair),
     ``detect_time_s`` the time of it (``time.time()``). ``is_intact`` is whether the newest result
-    has not been overwritten. ``doubts`` counts invalid results of the running operation.
+    has not been overwritten. ``doubts`` counts invalid results of the running operation, and
+    ``truncations`` messages in it that were longer than the buffer for them.
     ``out_of_step`` is the field of :class:`ft.Pending`.
 
     Args:
@@ -40,7 +41,7 @@ class OperationLog:
         self.is_broken = False
         self.is_intact = True
         self.detect_time_s = 0.0
-        self.doubts = 0
+        self.doubts = self.truncations = 0
         self.out_of_step = False
         self.participants = world.ranks
         self.lost: tuple[int, ...] = ()
@@ -98,7 +99,7 @@ class OperationLog:
             world: the current members.
         """
         self.done += 1
-        self.doubts = 0
+        self.doubts = self.truncations = 0
         result = self._attempted
         self._result = result if self._untouched else self._copied(result, world)
         self.is_intact = True

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -30,6 +30,8 @@ __all__ = ["Operation", "Operations"]
 
 # A result that is wrong because a peer died is right when the operation is repeated.
 _DOUBTS = 3
+
+_LEFT = "this communicator was left: no further operation is possible"
 
 _NO_ULFM = (
     "a peer died and cannot be left behind: in-place recovery wants an MPI with ULFM switched on "
@@ -56,6 +58,13 @@ class Operation(NamedTuple):
     call: Callable[[Any], object]
     valid: Callable[[], bool] = lambda: True
     untouched: bool = False
+
+
+class _Left:
+    """Stands in place of MPI's communicators after they are gone: a call would end the process."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ClosedError(_LEFT)
 
 
 class Operations:
@@ -92,7 +101,7 @@ class Operations:
         """
         membership, log = self._membership, self._log
         if self._closed:
-            raise ClosedError("this communicator was left: no further operation is possible")
+            raise ClosedError(_LEFT)
         if membership.world.waits:
             raise UsageError("operations are for members. Received: one of a rank in reserve")
         if log.failure is not None:
@@ -112,6 +121,13 @@ class Operations:
         except self._mpi.Exception as error:
             if error.Get_error_class() in self._callers_faults():
                 raise UsageError(f"MPI refused the buffers of a collective: {error}") from error
+            if error.Get_error_class() == self._mpi.ERR_TRUNCATE:
+                log.truncations += 1
+                if log.truncations > _DOUBTS:
+                    raise UsageError(
+                        "collectives want buffers of one size on all ranks, in the same order of "
+                        f"calls. Received: longer content than fits, {_DOUBTS} times: {error}"
+                    ) from error
             raise self._failed(str(error)) from error
         if not operation.valid():
             log.doubts += 1
@@ -183,6 +199,7 @@ class Operations:
         self._closed = True
         with membership.hooks.waiting():  # for a rank that is stopped right now, for example
             mpi.finalize()
+        membership.handle = membership.whole = _Left()
 
     def _watched(self, handle: Any) -> AbstractContextManager[None]:
         """Context of an operation; empty on one host, where MPI reports deaths at once."""

@@ -35,7 +35,7 @@ def allreduce(value: Any, op: str = "average") -> Any:
         Tensor of the same shape and dtype, equal on all ranks; *value* outside a run.
 
     Raises:
-        InputError: another *op*, or no numbers.
+        InputError: another *op*, no numbers, or, on every rank, another shape or dtype on some.
         Unsupported: called in a callback that only one rank runs.
 
     Example:
@@ -49,7 +49,7 @@ def allreduce(value: Any, op: str = "average") -> Any:
         if array.dtype == np.bool_:
             raise InputError("allreduce wants numbers. Received: dtype=bool")
         wide = array.astype(_summed_as(array))
-        total, count = _sum(np.ascontiguousarray(wide).reshape(-1))
+        total, count = _sum(np.ascontiguousarray(wide).reshape(-1), _form(array, array.shape))
         if op == "average":
             total = total / count if _is_float(wide) else np.rint(total / count)
         return np.asarray(total.reshape(array.shape).astype(array.dtype))
@@ -68,7 +68,7 @@ def allgather(value: Any) -> Any:
         Tensor of the same dtype, equal on all ranks; *value* outside a run.
 
     Raises:
-        InputError: a scalar.
+        InputError: a scalar; or, on every rank, other further axes or another dtype on some.
         Unsupported: called in a callback that only one rank runs.
 
     Example:
@@ -79,7 +79,7 @@ def allgather(value: Any) -> Any:
     def gather(array: np.ndarray) -> np.ndarray:
         if not array.ndim:
             raise InputError("allgather wants at least one axis. Received: a scalar")
-        communicator = _communicator("allgather")
+        communicator = _communicator("allgather", _form(array, ("any", *array.shape[1:])))
         if communicator is None:
             return array
         longest = int(communicator.allgather(np.array([len(array)], np.int64)).rows.max())
@@ -108,7 +108,7 @@ def broadcast(value: Any, root_rank: int | None = None) -> Any:
         Tensor of the same shape and dtype, equal on all ranks; *value* outside a run.
 
     Raises:
-        InputError: on all ranks, if *root_rank* is not alive.
+        InputError: on every rank; *root_rank* is not alive, or shapes or dtypes differ.
         Unsupported: called in a callback that only one rank runs.
 
     Example:
@@ -117,7 +117,7 @@ def broadcast(value: Any, root_rank: int | None = None) -> Any:
     """
 
     def copy(array: np.ndarray) -> np.ndarray:
-        communicator = _communicator("broadcast")
+        communicator = _communicator("broadcast", _form(array, array.shape))
         if communicator is None:
             return array
         gathered = communicator.allgather(_bytes(array))
@@ -130,10 +130,14 @@ def broadcast(value: Any, root_rank: int | None = None) -> Any:
     return _run(copy, value, same_shape=True)
 
 
-def _communicator(call: str) -> ft.Communicator | None:
+def _communicator(call: str, form: str) -> ft.Communicator | None:
     """Communicator of the run, on which all ranks begin *call*; None outside of a run.
 
+    Args:
+        form: dtype and shape of the value, which must be equal on all ranks.
+
     Raises:
+        InputError: on every rank; calls or forms differ.
         Unsupported: called in a callback that only one rank runs.
     """
     from matex import session
@@ -146,13 +150,17 @@ def _communicator(call: str) -> ft.Communicator | None:
             "rank runs; do not give its class the attribute on_one_rank"
         )
     run = session.current.run
-    run.calls.begin(f"matex.{call}")
+    run.calls.begin(f"matex.{call} of {form}")
     return run.communicator
 
 
-def _sum(flat: np.ndarray) -> tuple[np.ndarray, int]:
+def _form(array: np.ndarray, shape: tuple[int | str, ...]) -> str:
+    return f"{array.dtype.name} ({', '.join(map(str, shape))})"
+
+
+def _sum(flat: np.ndarray, form: str) -> tuple[np.ndarray, int]:
     """Sum over the participating ranks, and their number."""
-    communicator = _communicator("allreduce")
+    communicator = _communicator("allreduce", form)
     if communicator is None:
         return flat, 1
     total = sums.over_members(communicator, np.append(flat, flat.dtype.type(1)))

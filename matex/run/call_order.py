@@ -19,7 +19,7 @@ from matex.records.tracebacks import shorten
 
 __all__ = ["CallOrder", "difference"]
 
-_NAME_BYTES = 48
+_NAME_BYTES = 96
 
 
 def difference(ranks: Sequence[int], names: Sequence[str]) -> str:
@@ -56,7 +56,7 @@ class CallOrder:
         """Wait until all ranks have come to the call *name*; collective.
 
         Args:
-            name: name of the call, of at most 48 bytes.
+            name: name of the call, of at most 96 bytes.
 
         Raises:
             InputError: the ranks have come to different calls; on every rank.

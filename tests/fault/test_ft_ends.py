@@ -92,6 +92,11 @@ def all_end_by(how: str) -> None:
             communicator.barrier()
         except ft.ClosedError as error:
             mark("closed", str(error))
+        for call in (lambda: communicator.admit(None), lambda: communicator.set_aside(1)):
+            try:
+                call()
+            except (ft.ClosedError, ft.UsageError) as error:
+                mark("refused", str(error))
     elif how == "sys.exit(0)":
         sys.exit(0)
     elif how == "shielded SystemExit(0)":
@@ -115,6 +120,21 @@ DETECTOR = {
     "OMPI_MCA_mpi_ft_detector_period": "3",
     "OMPI_MCA_mpi_ft_detector_timeout": "20",
 }
+
+
+def sizes_differ() -> None:
+    communicator = begin()
+    send = np.ones(5 if communicator.world.rank == 1 else 4)
+    try:
+        communicator.allgather(send)
+    except ft.UsageError as error:
+        mark("refused", str(error))
+
+
+def test_buffers_of_other_sizes_are_told_and_not_tried_for_ever() -> None:
+    job = run(sizes_differ, ranks=3)
+    assert set(job["refused"]) == {0, 2}
+    assert "of one size on all ranks" in job["refused"][0]
 
 
 @pytest.mark.parametrize("victim", [2, -1], ids=["a rank dies", "nobody dies"])

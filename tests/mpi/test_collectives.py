@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -177,3 +178,27 @@ def test_what_mpi_cannot_sum_is_the_caller_s_mistake_not_a_peer_s_death(
     with pytest.raises(ft.UsageError):
         comm.allreduce(*REFUSED[what]())
     assert (comm.done, comm.failure) == (0, None)
+
+
+READ_ONLY = np.zeros(2)
+READ_ONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    ("call", "received"),
+    [
+        (lambda comm: comm.allreduce(np.array([None]), np.array([None])), "dtype=object"),
+        (lambda comm: comm.allreduce(np.zeros(2, ">f8"), np.zeros(2, ">f8")), "dtype=>f8"),
+        (lambda comm: comm.allreduce(np.zeros(2), READ_ONLY), "a read-only array"),
+        (lambda comm: comm.allreduce(np.zeros(2), np.zeros(2), chunk=-1), "chunk=-1"),
+        (lambda comm: comm.broadcast(READ_ONLY), "a read-only array"),
+        (lambda comm: comm.allgather(np.array([None])), "dtype=object"),
+    ],
+)
+def test_what_mpi_cannot_send_is_refused_before_it_is_sent(
+    comm: ft.Communicator, call: Callable[[ft.Communicator], object], received: str
+) -> None:
+    done = comm.done
+    with pytest.raises(ft.UsageError, match=f"Received: {received}"):
+        call(comm)
+    assert comm.done == done

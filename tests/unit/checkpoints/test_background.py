@@ -168,3 +168,18 @@ def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
         os.chown(strange, 12345, 12345)
         with pytest.raises(StorageError, match="owner 12345, mode 700"):
             checkpoints.private_directory(strange)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_writer_whose_thread_has_ended_takes_nothing_more(tmp_path: Path) -> None:
+    def made() -> Snapshot:
+        raise OSError("gone")
+
+    writer = BackgroundWriter(Store(tmp_path), on_saved=Heard())
+    writer.save(made)
+    assert not writer.close(patience(60))
+    again = BackgroundWriter(Store(tmp_path), on_saved=Heard())
+    again.save(made)
+    again._thread.join(patience(60))
+    with pytest.raises(RuntimeError, match="ended by OSError: gone"):
+        again.save(snapshot(2))

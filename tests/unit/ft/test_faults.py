@@ -22,7 +22,7 @@ def written(draw: st.DrawFn) -> tuple[str, Fault]:
         wanted["step"] = draw(st.integers(0, 10**6))
         keys["step"] = str(wanted["step"])
     elif when == "time":
-        wanted["time_s"] = draw(st.integers(0, 10**7)) / 1000
+        wanted["time_s"] = draw(st.integers(0, 10**7) | st.floats(0, 10**4)) / 1000
         keys["time"] = repr(wanted["time_s"])
     else:
         wanted |= {
