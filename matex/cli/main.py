@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import matex
 from matex.cli import checkpoint, data, doctor, faults, prune, report, resize, run, top
 from matex.cli.parser import Parser
+from matex.records.standard_streams import open_closed_streams
 
 __all__ = ["main"]
 
@@ -26,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: status 2 after one line, at bad input.
     """
+    open_closed_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = Parser(
         prog="matex",

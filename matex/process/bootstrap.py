@@ -25,6 +25,7 @@ from matex.process.shared_report import claim_together
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import record_end
+from matex.records.standard_streams import open_closed_streams
 from matex.records.starting_connection import StartingConnection
 from matex.records.starting_file import end_start
 from matex.records.tracebacks import is_of_script_alone, shorten
@@ -56,6 +57,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         InputError: TensorFlow is missing or already uses a GPU; there are too many spares; or the
             report directory is not of a run, or cannot be written.
     """
+    open_closed_streams()
     leave_inherited()
     stop_request = StopRequest(config.wall_time)
     stop_request.listen(interrupts=interrupts)
