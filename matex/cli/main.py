@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import matex
 from matex.cli import checkpoint, data, doctor, faults, prune, report, resize, run, top
 from matex.cli.parser import Parser
+from matex.cli.unread_output import quiet_when_unread
 from matex.records.standard_streams import open_closed_streams
 
 __all__ = ["main"]
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run.run_rank(argv, tuple(commands.choices))
     if argv[:1] == ["run"]:
         argv[1:] = run.completed_line(argv[1:])
-    arguments = parser.parse(argv)
-    status: int = arguments.act(arguments)
-    return status
+    with quiet_when_unread():
+        arguments = parser.parse(argv)
+        status: int = arguments.act(arguments)
+        return status

@@ -1,0 +1,44 @@
+"""Output of a command that nobody reads any more, as after ``| head -1``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["quiet_when_unread"]
+
+_STDOUT, _STDERR = 1, 2
+
+
+@contextlib.contextmanager
+def quiet_when_unread() -> Iterator[None]:
+    """Context that ends this program without a word when the reader of its output has gone.
+
+    Raises:
+        SystemExit: the status of a program that SIGPIPE has ended.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()  # else at the end of Python, which says what it meets
+    except BrokenPipeError:
+        unread = [number for number in (_STDOUT, _STDERR) if _is_unread(number)]
+        if not unread:
+            raise  # another pipe
+        with Path(os.devnull).open("wb") as null:
+            for number in unread:
+                os.dup2(null.fileno(), number)  # for what is still buffered
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _is_unread(number: int) -> bool:
+    """Whether the file descriptor *number* is a pipe or socket without a reader."""
+    poll = select.poll()
+    poll.register(number, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
