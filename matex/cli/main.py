@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import matex
 from matex.cli import checkpoint, data, doctor, faults, prune, report, resize, run, top
@@ -47,5 +48,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv[1:] = run.completed_line(argv[1:])
     with quiet_when_unread():
         arguments = parser.parse(argv)
+        _want_directory(arguments.parser)
         status: int = arguments.act(arguments)
         return status
+
+
+def _want_directory(parser: Parser) -> None:
+    """Refuse a working directory that has been removed: no path could be made absolute.
+
+    Raises:
+        SystemExit: status 2 after one line.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        parser.error(
+            "the directory in which the command runs does not exist any more; change to another"
+        )
