@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from matex.config import Config
+from matex.config import Config, environment_of_started
 from matex.config.instruction_set import instruction_set
 from matex.errors import InputError
 from matex.keras_hooks.versions import TESTED, outside
@@ -135,7 +135,7 @@ def survival(mpiexec: Mpiexec) -> Finding:
         words = [sys.executable, "-c", _HELPER, f"{path}/marks"]
         helpers = subprocess.Popen(
             mpiexec.start(words, processes=3, survive=True),
-            env={**os.environ, "TMPDIR": path},
+            env=environment_of_started(Path(path)),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         try:

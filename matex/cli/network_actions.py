@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from matex.config import LaunchOptions, batch_job
-from matex.config.batch_systems import launcher_settings
+from matex.config import LaunchOptions, batch_job, environment_of_started
 from matex.config.given import make
 from matex.errors import InputError
 from matex.launcher.hosts import Hosts
@@ -46,7 +44,7 @@ def start(words: Mapping[str, str], parameters: int) -> int:
     wanted = _wanted(words)
     mpiexec = find_mpiexec()
     with scratch_directory() as scratch:
-        environment = {**os.environ, "TMPDIR": str(scratch), **launcher_settings(os.environ)}
+        environment = environment_of_started(scratch)
         if wanted.hosts is not None:
             hosts = Hosts(mpiexec=mpiexec, environment=environment)
             if unknown := hosts.unknown(read_hosts(wanted.hosts)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
-from matex.config.batch_systems import Allocation, allocation
+from matex.config.batch_systems import Allocation, allocation, launcher_settings
 
 __all__ = [
     "ARBITER",
@@ -14,6 +15,7 @@ __all__ = [
     "SEGMENTS",
     "arbiter_setting",
     "batch_job",
+    "environment_of_started",
     "one_order_of_sets",
     "segments_directory",
     "starting_rank",
@@ -54,6 +56,28 @@ def one_order_of_sets(seed: int) -> dict[str, str]:
     if os.environ.get(HASH_SEED, _RANDOM) != _RANDOM:
         return {}
     return {HASH_SEED: str(seed % _HASH_SEEDS)}
+
+
+def environment_of_started(temporary: Path) -> dict[str, str]:
+    """Variables of the processes that this one starts: launchers of MPI, and plain programs.
+
+    Open MPI keeps its sockets and files in TMPDIR, so that nothing is left behind in another place;
+    and it starts nothing without HOME, which services and containers may lack.
+
+    Args:
+        temporary: directory for their temporary files, and their home where the user has none.
+    """
+    home = os.environ.get("HOME") or _home_of_user() or str(temporary)
+    settings = launcher_settings(os.environ)
+    return {**os.environ, "TMPDIR": str(temporary), "HOME": home, **settings}
+
+
+def _home_of_user() -> str:
+    """Home of this user in the password database; "" if there is none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def variable(name: str) -> str | None:

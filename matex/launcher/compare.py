@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from matex.config import one_order_of_sets
+from matex.config import environment_of_started, one_order_of_sets
 from matex.launcher.launch import Launch
 from matex.report.reading import read_run
 
@@ -61,7 +60,7 @@ def _run(command: Sequence[str], output: Path, seed: int) -> int:
         with tempfile.TemporaryDirectory(prefix="matex-") as scratch, output.open("w") as file:
             process = subprocess.Popen(
                 command,
-                env={**os.environ, "TMPDIR": scratch, **one_order_of_sets(seed)},
+                env={**environment_of_started(Path(scratch)), **one_order_of_sets(seed)},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from matex.checkpointing.host_memory import Places, reserved
-from matex.config import ARBITER, one_order_of_sets
-from matex.config.batch_systems import launcher_settings
+from matex.config import ARBITER, environment_of_started, one_order_of_sets
 from matex.launcher.arbiter import Arbiter, HostNames
 from matex.launcher.draining import Draining
 from matex.launcher.exit_report import (
@@ -75,8 +74,7 @@ def supervise(wanted: Launch) -> int:
             served_input(scratch) as standard_input,
         ):
             prepare(report, wanted.config.checkpoint)
-            # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
-            environment = {**os.environ, "TMPDIR": str(scratch), **launcher_settings(os.environ)}
+            environment = environment_of_started(scratch)
             config = replace(wanted.config, standard_input=standard_input)
             environment |= one_order_of_sets(config.seed)
             if wanted.grow:
