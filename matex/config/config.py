@@ -76,7 +76,7 @@ def read_plan(path: Path) -> tuple[ft.Fault, ...]:
         ft.FaultSyntaxError: naming the line that is wrong.
     """
     try:
-        return ft.read_plan(path.read_text().splitlines(), name=str(path))
+        return ft.read_plan(path.read_text(encoding="utf-8-sig").splitlines(), name=str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InputError(f"a fault plan must be a CSV file. Received: {path}: {reason}") from None

@@ -383,3 +383,10 @@ def test_another_duration_is_refused(text: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_left_of_a_duration_is_rounded_up() -> None:
     assert (duration_text(0.2), duration_text(59.5)) == ("00:00:01", "00:01:00")
+
+
+def test_a_plan_of_a_spreadsheet_begins_with_a_mark_of_its_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "plan.csv"
+    path.write_text("kind,rank,step\nkill,1,2\n", encoding="utf-8-sig")
+    (fault,) = Config(inject_file=path).faults
+    assert fault.written() == ft.parse_fault("kill:rank=1,step=2").written()
