@@ -89,7 +89,8 @@ def _in_words(answer: dict[str, Any]) -> str:
         names = ", ".join(map(str, leaving))
         who = f"rank {names} leaves" if len(leaving) == 1 else f"ranks {names} leave"
         return f"{who} after step {answer['step'] - 1}; {size} go{'es' * (size == 1)} on"
-    return f"{size} ranks are wanted from step {answer['step']} on"
+    ranks = "1 rank is" if size == 1 else f"{size} ranks are"
+    return f"{ranks} wanted from step {answer['step']} on"
 
 
 def _asked(directory: Path, ranks: int, host: str, *, timeout_s: float) -> dict[str, Any] | None:

@@ -103,4 +103,6 @@ def without_effect(*tables: type) -> list[str]:
 def _of_word(option: Option, word: Any) -> Any:
     if word is True:
         return True
-    return tuple(word) if option.kind is WORDS else option.read(word, option.flag)
+    if option.kind is WORDS:
+        return tuple(word)
+    return option.read(word, "/".join(filter(None, (option.short, option.flag))))

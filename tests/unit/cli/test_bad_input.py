@@ -54,15 +54,15 @@ class Ended(NamedTuple):
 BAD = {
     "no ranks at all": (
         ["run", "-n", "0", "train.py"],
-        "--ranks must be at least 1. Received: '0'",
+        "matex run: -n/--ranks must be at least 1. Received: '0'",
     ),
     "negative ranks": (
         ["run", "-n", "-2", "train.py"],
-        "--ranks must be at least 1. Received: '-2'",
+        "matex run: -n/--ranks must be at least 1. Received: '-2'",
     ),
     "ranks in words": (
         ["run", "-n", "two", "train.py"],
-        "--ranks must be a whole number of at least 1. Received: 'two'",
+        "-n/--ranks must be a whole number of at least 1. Received: 'two'",
     ),
     "number of ranks missing": (["run", "train.py"], "-n N, the number of ranks, is wanted"),
     "script missing": (["run", "-n", "2"], "arguments are required: SCRIPT (see matex run --help)"),

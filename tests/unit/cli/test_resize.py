@@ -64,3 +64,9 @@ def test_a_request_without_an_answer_is_taken_back(
     assert main(["resize", str(tmp_path), "2", "--timeout", "0.2"]) == 1
     assert "no answer within 0.2 s, and the request is taken back" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]
+
+
+@pytest.mark.parametrize(("size", "words"), [(1, "1 rank is"), (2, "2 ranks are")])
+def test_the_answer_counts_one_rank_as_one(size: int, words: str) -> None:
+    answer = {"leaving": [], "world_size": size, "step": 7}
+    assert matex.cli.resize._in_words(answer) == f"{words} wanted from step 7 on"
