@@ -6,7 +6,7 @@ its imports: neither Open MPI nor a rank notices that. Once they have met, ULFM 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from matex.launcher.patience import AwakeClock
 from matex.launcher.starting_ranks import StartingRanks
@@ -19,6 +19,9 @@ GRACE_S = 3.0
 _LOOK_S = 0.5
 # A rank that dies before it was seen is missed late, or not at all.
 _QUICK_LOOK_S = 0.1
+
+# Ranks that a message names.
+_NAMED = 8
 
 
 class Rendezvous:
@@ -66,10 +69,16 @@ class Rendezvous:
             self._gone_since = now
         unseen = [rank for rank in range(self._ranks) if rank not in seen]
         if self._gone_since is not None and now - self._gone_since >= GRACE_S:
-            named = ", ".join(f"rank {rank} ({seen[rank]})" for rank in gone)
+            named = _listed([f"rank {rank} ({seen[rank]})" for rank in gone])
             return f"{named} ended before the ranks had met (killed by the system, out of memory?)"
         if seen and unseen and now - self._seen_since >= self._starting.unseen_s:
-            named = ", ".join(f"rank {rank}" for rank in unseen)
+            named = _listed([f"rank {rank}" for rank in unseen])
             after = f"{self._starting.unseen_s:.0f} s after the others"
             return f"{named} had not started {after} (what its host lacks may be in the output)"
         return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of *names*, and how many more there are. Pure."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -93,6 +93,17 @@ def test_a_rank_that_ended_before_it_was_seen_is_missed_later(tmp_path: Path, ra
     assert rendezvous.missed().startswith("rank 1 had not started 30 s after the others")
 
 
+def test_of_many_ranks_some_are_named(tmp_path: Path, ranks: Ranks) -> None:
+    clock = Clock()
+    announce(tmp_path)
+    rendezvous = Rendezvous(RanksHere(tmp_path, 500, lambda: ranks.seen), 500, clock)
+    assert rendezvous.missed() == ""
+    clock.now += RanksHere.unseen_s
+    missed = rendezvous.missed()
+    assert ", rank 10 and 489 more had not started 30 s after the others" in missed
+    assert len(missed) < 200
+
+
 def test_nobody_is_missed_where_the_start_was_not_announced(tmp_path: Path, ranks: Ranks) -> None:
     clock = Clock()
     rendezvous = Rendezvous(RanksHere(tmp_path, 3, lambda: ranks.seen), 3, clock)
