@@ -9,15 +9,12 @@ from typing import Any
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.listeners import Cursor
+from matex.fitting.loops.after_step import AfterStep
 from matex.fitting.loops.free_axes import Axes
 from matex.fitting.loops.script_arguments import ScriptArguments
-from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.resizing import Resizing
 from matex.partition.slot_capacity import SlotCapacity
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
-from matex.run.preemption import checkpoint_and_exit
 from matex.sources.digests import digest
 from matex.sources.stream import Stream
 from matex.sources.stream_batch import StreamBatch
@@ -30,7 +27,6 @@ from matex.steps.user_code import attempted
 
 __all__ = ["ScriptTrainer", "one_update"]
 
-_NO_EPOCH = Cursor(0, 0, 0)
 
 Call = Callable[..., Any]
 
@@ -98,8 +94,7 @@ class ScriptTrainer:
             step = one_update(self.model, signature, **self._options)
         step = step or self._several_updates()
         model_state.broadcast(run.communicator, self.model)
-        self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
-        self._resizing = Resizing(run)
+        self._after = AfterStep(run, self.model)
         self._engine = self._engine_of(step)
 
     @property
@@ -146,16 +141,10 @@ class ScriptTrainer:
             NotShareable: its first batch shows that batches cannot be divided; on every rank.
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
-        run = self._run
         batch = self._source.batch_of(given)
         report = self._engine.run(batch) if self._has_stepped else self._first(batch)
         self._has_stepped = True
-        run.ledger.expect_samples(report.planned)
-        run.step_done(report, model=self.model)
-        self._replicas.step_done(report, _NO_EPOCH)
-        self._resizing.step_done(report, _NO_EPOCH)
-        if report.agreed.leave and not run.script_checkpoints:
-            checkpoint_and_exit(run, None)
+        self._after.step_done(report)
         return self.model.result_of(dict(report.logs))
 
     def _first(self, batch: StreamBatch) -> StepReport:

@@ -8,11 +8,9 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.batch_moments import normalized_alone, synchronized
-from matex.fitting.listeners import Cursor
+from matex.fitting.loops.after_step import AfterStep
 from matex.fitting.loops.free_axes import Axes, FreeAxes, every_axis, masked
 from matex.fitting.loops.loop_numbers import but_for_in_loop
-from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.resizing import Resizing
 from matex.fitting.whole_batches import slower
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
@@ -20,7 +18,6 @@ from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
 from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
-from matex.run.preemption import checkpoint_and_exit
 from matex.sources.digests import digest
 from matex.sources.stream import Stream, flat_signature, leaves_of, rows_in
 from matex.sources.stream_batch import StreamBatch
@@ -30,8 +27,6 @@ from matex.steps.traced_step import CompiledStep, trace_step
 from matex.steps.user_code import attempted
 
 __all__ = ["BatchTrainers"]
-
-_NO_EPOCH = Cursor(0, 0, 0)
 
 
 class _GivenBatches:
@@ -107,8 +102,7 @@ class BatchTrainer:
         model_state.broadcast(run.communicator, model)
         self._run = run
         self._model = model
-        self._replicas = ReplicaCheck(run, model, every=run.config.check_every)
-        self._resizing = Resizing(run)
+        self._after = AfterStep(run, model)
         self._engine = StepEngine(run, model, self._source, compiled)
 
     def takes(self, batch: Any) -> bool:
@@ -122,14 +116,8 @@ class BatchTrainer:
             NotShareable: its first batch shows that batches cannot be divided; on every rank.
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
-        run = self._run
         report = self._engine.run(self._source.batch_of(batch))
-        run.ledger.expect_samples(report.planned)
-        run.step_done(report, model=self._model)
-        self._replicas.step_done(report, _NO_EPOCH)
-        self._resizing.step_done(report, _NO_EPOCH)
-        if report.agreed.leave and not run.script_checkpoints:
-            checkpoint_and_exit(run, None)
+        self._after.step_done(report)
         return dict(report.logs)
 
     def differences(self) -> list[str]:
