@@ -71,8 +71,10 @@ class ReplicaVector:
         views = self._views(mask)
         parts = zip(*map(self._views, vectors), strict=True)
         for place, (marks, several) in enumerate(zip(views, parts, strict=True)):
-            known, is_weight = self._moments[place], place < len(self._constraints)
-            marks[:] = known or not (is_weight or self._knows_moments or _any_negative(several))
+            if self._knows_moments or place < len(self._constraints):  # the latter are weights
+                marks[:] = self._moments[place]
+            else:
+                marks[:] = not _any_negative(several)
         return mask
 
     def _views(self, vector: np.ndarray) -> list[np.ndarray]:
