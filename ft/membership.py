@@ -7,14 +7,12 @@ communicator of their own.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ft import mpi
 from ft.cold_spares import ColdSpares
-from ft.errors import UsageError
 from ft.exit_guard import fail_stop
 from ft.hooks import Hooks
 from ft.invitation import Admission
@@ -151,12 +149,14 @@ class Membership:
             The view change; ``finished`` is False if the operation must be made again.
 
         Raises:
-            UsageError: no operation has failed here.
+            UsageError: no operation failed here, or its buffers had other sizes on other ranks.
             Unrecoverable: no survivor has the result, or no working rank is left.
         """
-        if self._log.failure is None:
-            raise UsageError("recover() wants a PeerFailure before it. Received: no failure")
-        return self.change_view(Purpose.FILL if joinable and self.world.reserve else Purpose.GO_ON)
+        self._log.must_have_failed()
+        purpose = Purpose.FILL if joinable and self.world.reserve else Purpose.GO_ON
+        recovery = self.change_view(purpose)
+        self._log.refuse_unequal()
+        return recovery
 
     def agree_on(
         self,
@@ -213,7 +213,6 @@ class Membership:
         """
         self.hooks.before_recovery()
         before, log = self.world, self._log
-        detect_time_s, operation = log.detect_time_s, log.done + 1
         change = ViewChange(
             purpose,
             vacant=self.vacant,
@@ -250,20 +249,7 @@ class Membership:
             log.complete(before)
         self._take_over(view, change)
         self._introduce_newcomer(view, change)
-        living = (*view.members, *view.waiting)
-        recovery = Recovery(
-            operation=operation,
-            finished=change.finished,
-            lost=tuple(member for member in before.members if member.rank not in living),
-            before=before,
-            after=self.world,
-            detect_time_s=detect_time_s,
-            repaired_time_s=time.time(),
-            replaced=tuple(zip(view.left, view.joined, strict=True)),
-            met=view.met,
-            together=view.together,
-            admitted=() if change.admitted is None else (change.admitted,),
-        )
+        recovery = change.recovery(self.world)
         matters = recovery.lost or recovery.replaced or purpose in (Purpose.GO_ON, Purpose.FILL)
         if matters and not before.waits:
             self.hooks.recovered(recovery)

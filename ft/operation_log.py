@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ft.errors import PeerFailure, Unrecoverable
+from ft.errors import PeerFailure, Unrecoverable, UsageError
 from ft.exit_guard import forget_exit
 from ft.records import Pending
 from ft.views import View
@@ -45,6 +45,7 @@ class OperationLog:
         self.out_of_step = False
         self.participants = world.ranks
         self.lost: tuple[int, ...] = ()
+        self._unequal = ""  # what is wrong with the sizes of the results
         self._repairs = 0
         self._attempted = np.empty(0, np.uint8)
         self._result = np.empty(0, np.uint8)
@@ -81,6 +82,11 @@ class OperationLog:
         self.is_broken = True
         self.failure = PeerFailure(self.done + 1, cause)
         return self.failure
+
+    def must_have_failed(self) -> None:
+        """Raise UsageError unless there is a failure to recover from."""
+        if self.failure is None:
+            raise UsageError("recover() wants a PeerFailure before it. Received: no failure")
 
     def leave_off(self, why: str) -> None:
         """Record that this rank comes to a repair without a failed operation of its own.
@@ -123,15 +129,34 @@ class OperationLog:
         self.failure = None
         self.is_broken = False
 
-    def hand_over(self, new: Any, *, done: np.ndarray, intact: np.ndarray) -> None:
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the newest complete result, and of the attempted one."""
+        return self._result.nbytes, self._attempted.nbytes
+
+    def refuse_unequal(self) -> None:
+        """Tell the caller of an operation whose result could not be handed over.
+
+        Raises:
+            UsageError: its buffers had other sizes on other ranks.
+        """
+        if self._unequal:
+            why, self._unequal = self._unequal, ""
+            raise UsageError(why)
+
+    def hand_over(
+        self, new: Any, *, done: np.ndarray, intact: np.ndarray, sizes: np.ndarray
+    ) -> None:
         """Send the result of the newest complete operation to the members that lack it.
 
-        Collective over *new*; after it every rank holds the result.
+        Collective over *new*; after it every rank holds the result. If its size is not the same
+        everywhere, nothing is sent, and :meth:`refuse_unequal` raises on all ranks.
 
         Args:
             new: communicator of the members, an ``mpi4py.MPI.Comm``.
             done, intact: int64 arrays with one element per member, in the order of *new*: its
                 number of completed operations, and whether it still has the newest result.
+            sizes: int64 array of shape (members, 2): each member's :attr:`sizes`.
 
         Raises:
             Unrecoverable: on all ranks, if no member has that result any more.
@@ -150,6 +175,13 @@ class OperationLog:
                 f"the result of operation {newest} must be with a survivor who completed it. "
                 "Received: none that has not been written over; start from the newest checkpoint"
             )
+        wanted = np.where(done == newest, sizes[:, 0], sizes[:, 1])[(done < newest) | (intact != 0)]
+        if wanted.min() != wanted.max():
+            self._unequal = (
+                "collectives want buffers of one size on all ranks, in the same order of calls. "
+                f"Received: results of {wanted.tolist()} bytes in operation {newest}"
+            )
+            return
         # Ranks that have the result keep it: a temporary copy, not their live buffer, takes part.
         mine = self._attempted if self.done < newest else np.array(self._result, copy=True)
         new.Bcast(mine, root=int(holders[0]))

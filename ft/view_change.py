@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from ft.errors import Unrecoverable
 from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
 from ft.quorum import Arbiter
+from ft.records import Recovery
 from ft.split_decision import must_be_sealed, stay_one
 from ft.views import NEWCOMERS, SEAL, Purpose, View, next_view
 from ft.wire import decode_member, encode_member
@@ -83,6 +85,7 @@ class ViewChange:
         self.present: tuple[int, ...] = ()
         self.view: View | None = None
         self.finished = False
+        self._detect_time_s, self._operation = log.detect_time_s, log.done + 1
 
     def settle(self, new: Any) -> None:
         """Agree on the next view, and send the newest result to members that lack it.
@@ -98,8 +101,8 @@ class ViewChange:
         """
         world, log = self._world, self._log
         self.whole, self.admitted = new, None
-        reports = np.zeros((new.Get_size(), 5), np.int64)
-        mine = [world.rank, log.done, self._purpose, log.is_intact, SEAL]
+        mine = [world.rank, log.done, self._purpose, log.is_intact, *log.sizes, SEAL]
+        reports = np.zeros((new.Get_size(), len(mine)), np.int64)
         new.Allgather(np.array(mine, np.int64), reports)
         must_be_sealed(reports[:, -1])
         came = {int(row[0]): row for row in reports}
@@ -118,9 +121,32 @@ class ViewChange:
         self.active = self._communicator_of(new, view.members)
         if view.met not in NEWCOMERS and world.rank in view.members:
             rows = np.array([came[rank] for rank in view.members])
-            log.hand_over(self.active, done=rows[:, 1], intact=rows[:, 3])
+            log.hand_over(self.active, done=rows[:, 1], intact=rows[:, 3], sizes=rows[:, 4:6])
         if view.met == Purpose.ADMIT and self._may_admit:
             self._admit(new, view)
+
+    def recovery(self, after: World) -> Recovery:
+        """Record of this view change, once it has settled.
+
+        Args:
+            after: members and spares from now on.
+        """
+        view, before = self.view, self._world
+        assert view is not None
+        living = (*view.members, *view.waiting)
+        return Recovery(
+            operation=self._operation,
+            finished=self.finished,
+            lost=tuple(member for member in before.members if member.rank not in living),
+            before=before,
+            after=after,
+            detect_time_s=self._detect_time_s,
+            repaired_time_s=time.time(),
+            replaced=tuple(zip(view.left, view.joined, strict=True)),
+            met=view.met,
+            together=view.together,
+            admitted=() if self.admitted is None else (self.admitted,),
+        )
 
     def _admit(self, new: Any, view: View) -> None:
         """Connect the leader's newcomer with all ranks, if there is a newcomer.

@@ -131,9 +131,10 @@ def sizes_differ() -> None:
         mark("refused", str(error))
 
 
-def test_buffers_of_other_sizes_are_told_and_not_tried_for_ever() -> None:
-    job = run(sizes_differ, ranks=3)
-    assert set(job["refused"]) == {0, 2}
+@pytest.mark.parametrize("ranks", [2, 3])  # of two, rank 1 completes the operation
+def test_buffers_of_other_sizes_are_told_and_not_tried_for_ever(ranks: int) -> None:
+    job = run(sizes_differ, ranks=ranks)
+    assert set(job["refused"]) >= set(range(ranks)) - {1}, job.output
     assert "of one size on all ranks" in job["refused"][0]
 
 
