@@ -3,13 +3,13 @@
 ::
 
     CheckpointError
-    ├── InvalidSnapshot (ValueError)       the caller's input: something in it cannot be saved ├──
-    DamagedSnapshot                    the file differs from what was written: truncated, bit flips
-    │   └── NotASnapshot                   the file is of another kind ├── IncompatibleSnapshot
-    (ValueError)  the file is undamaged, but this version must not read it
-    ├── SnapshotNotFound (FileNotFoundError)
-    └── StorageError (OSError)             the directory: full, read-only, vanished, another user's
-        └── StaleWriter                    a later world writes here; this process was left behind
+    +-- InvalidSnapshot          (also ValueError) the caller's input cannot be saved
+    +-- DamagedSnapshot          the file differs from what was written: truncated, bit flips
+    |   +-- NotASnapshot         the file is of another kind
+    +-- IncompatibleSnapshot     (also ValueError) undamaged, but this version must not read it
+    +-- SnapshotNotFound         (also FileNotFoundError)
+    +-- StorageError             (also OSError) the directory: full, read-only, vanished, another's
+        +-- StaleWriter          a later world writes here; this process was left behind
 
 Every message is one line: the requirement, the value received, the remedy.
 """

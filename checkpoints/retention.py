@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 
 #: Age after which a temporary file of another host, whose processes cannot be checked, is stale.
 FOREIGN_STALE_S = 86_400.0
@@ -27,7 +28,6 @@ def retained(
             default, for none.
         keep_best: number of steps with the lowest scores that stay; later steps win ties. 0 by
             default.
-            default.
         scores: score by step; a missing score or NaN counts as none.
         written: step just written, which always stays. All higher steps stay, too: they may be
             damaged leftovers, which retention does not judge, so they do not count. The highest
@@ -37,12 +37,16 @@ def retained(
         Subset of `steps`.
 
     Raises:
-        ValueError: keep_last is less than 1, or another number less than 0.
+        ValueError: keep_last is less than 1, another number less than 0, or one is no integer.
 
     Example:
         >>> sorted(checkpoints.retained(range(0, 1000, 100), 2, keep_every=500))
         [500, 800, 900]
     """
+    numbers = {"keep_last": keep_last, "keep_every": keep_every, "keep_best": keep_best}
+    for name, number in numbers.items():
+        if not isinstance(number, Integral):
+            raise ValueError(f"an integer was wanted. Received: {name}={number!r}.")
     if keep_last < 1:
         raise ValueError(
             "at least one snapshot to keep was wanted. "

@@ -52,7 +52,7 @@ class Store:
             h5py.
 
     Raises:
-        ValueError: keep_last is below 1, or keep_every or keep_best below 0.
+        ValueError: keep_last is below 1, keep_every or keep_best below 0, or one is no integer.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as directory:

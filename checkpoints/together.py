@@ -49,6 +49,9 @@ class Team:
         over: function that returns whether one of the processes is known to have ended, called
             again and again; by default none has.
 
+    Raises:
+        ValueError: there is no such place.
+
     Example:
         >>> import os, threading
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -69,6 +72,13 @@ class Team:
     size: int
     tag: str
     over: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.place < self.size:
+            raise ValueError(
+                f"a place from 0 to {self.size - 1} was wanted. Received: place={self.place} "
+                f"of {self.size} processes."
+            )
 
 
 def ranges(head: int, end: int, parts: int) -> list[Span]:

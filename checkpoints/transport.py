@@ -31,11 +31,11 @@ def to_bytes(snapshot: Snapshot) -> Array:
     return np.concatenate([np.frombuffer(piece, np.uint8) for piece in encode(snapshot).pieces])
 
 
-def from_bytes(content: Array) -> Snapshot:
+def from_bytes(content: bytes | Array) -> Snapshot:
     """Decode a snapshot, and check every byte. Local.
 
     Args:
-        content: contiguous array of uint8, of shape (bytes,), from `to_bytes`.
+        content: bytes, or contiguous array of uint8 and shape (bytes,), from `to_bytes`.
 
     Returns:
         The snapshot.
@@ -51,7 +51,7 @@ def from_bytes(content: Array) -> Snapshot:
     file = os.memfd_create("snapshot", os.MFD_CLOEXEC)
     try:
         with open(file, "wb", closefd=False) as writer:
-            content.tofile(writer)
+            np.frombuffer(content, np.uint8).tofile(writer)
         return read_snapshot(f"/proc/self/fd/{file}")
     finally:
         os.close(file)

@@ -118,8 +118,8 @@ def test_retention_properties(steps, keep_last, written):
     assert retained(steps, keep_last) == set(sorted(steps)[-keep_last:])
 
 
-@pytest.mark.parametrize("keep_last", [0, -1])
-def test_keep_last_must_be_positive(tmp_path, keep_last):
+@pytest.mark.parametrize("keep_last", [0, -1, 1.5])
+def test_keep_last_must_be_a_positive_integer(tmp_path, keep_last):
     with pytest.raises(ValueError, match=f"Received: keep_last={keep_last}"):
         Store(tmp_path, keep_last=keep_last)
 

@@ -64,6 +64,12 @@ class Together:
             self.results[team.place] = error
 
 
+@pytest.mark.parametrize("place", [-1, 3])
+def test_a_place_is_one_of_the_processes(place: int) -> None:
+    with pytest.raises(ValueError, match=f"from 0 to 2 was wanted. Received: place={place}"):
+        Team(place=place, size=3, tag="host.1.1")
+
+
 @given(st.integers(0, 10**6), st.integers(0, 10**9), st.integers(1, 70))
 def test_ranges_are_the_file_and_the_first_has_the_head(head: int, rest: int, parts: int) -> None:
     spans = ranges(head, head + rest, parts)

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints import DamagedSnapshot, Snapshot, from_bytes, to_bytes, write_snapshot
+from checkpoints import (
+    DamagedSnapshot,
+    NotASnapshot,
+    Snapshot,
+    from_bytes,
+    to_bytes,
+    write_snapshot,
+)
 
 
 def made() -> Snapshot:
@@ -37,4 +44,10 @@ def test_what_was_damaged_on_the_way_is_refused(at: int) -> None:
     content = to_bytes(made())
     content[at] ^= 1
     with pytest.raises(DamagedSnapshot):
+        from_bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"something else"])
+def test_other_bytes_are_no_snapshot(content: bytes) -> None:
+    with pytest.raises(NotASnapshot if content else DamagedSnapshot):
         from_bytes(content)
