@@ -14,11 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ft import mpi
+from ft.errors import Unrecoverable
 
 __all__ = ["repair"]
 
 # The daemon tells all ranks of a host at once; the wait is longer only if no rank died.
 _NOTICE_S = 0.25
+
+# Repairs in sequence that fail although no rank has died: something else must be wrong.
+_MOST_FAILURES = 100
 
 
 def repair(
@@ -43,15 +47,20 @@ def repair(
 
     Args:
         broken: an ``mpi4py.MPI.Comm`` on which an operation failed.
+
+    Raises:
+        Unrecoverable: on all survivors, if *settle* always fails though no further rank dies.
     """
     MPI = mpi.load()
-    while True:
+    failures, cause, size = 0, "a peer failed", 0
+    while failures < _MOST_FAILURES:
         if not broken.Is_revoked():
             broken.Revoke()
         shut_silent()
         if await_notice:
             _hear_of_the_dead(MPI, broken)
         new = broken.Shrink()
+        failures, size = failures + 1 if new.Get_size() == size else 1, new.Get_size()
         settled = _agree(MPI, new, True)
         # Not before: a death while somebody is still inside Shrink crashes that rank
         # (Open MPI 5.0.10 and 5.0.11), and no caller can prevent it; see mpi.weakness.
@@ -59,13 +68,17 @@ def repair(
         try:
             if settled:
                 settle(new)
-        except MPI.Exception:
-            settled = False
+        except MPI.Exception as error:
+            settled, cause = False, str(error)
             if not new.Is_revoked():
                 new.Revoke()
         if _agree(MPI, new, settled):
             return new
         broken = new
+    raise Unrecoverable(
+        f"a communicator of {size} ranks on which all can agree was wanted. Received: none in "
+        f"{failures} repairs without a death; {cause}. Start again from the newest checkpoint"
+    )
 
 
 def _hear_of_the_dead(MPI: Any, broken: Any) -> None:

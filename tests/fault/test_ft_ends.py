@@ -138,6 +138,29 @@ def test_buffers_of_other_sizes_are_told_and_not_tried_for_ever(ranks: int) -> N
     assert "of one size on all ranks" in job["refused"][0]
 
 
+def never_settles() -> None:
+    from mpi4py import MPI
+
+    from ft.repair import repair
+
+    communicator = begin()
+
+    def settle(new: MPI.Comm) -> None:
+        if communicator.world.rank == 1:
+            raise MPI.Exception(MPI.ERR_INTERN)
+
+    try:
+        repair(MPI.COMM_WORLD.Dup(), settle, await_notice=False)
+    except ft.Unrecoverable as error:
+        mark("told", str(error))
+
+
+def test_repairs_that_always_fail_without_a_death_are_given_up() -> None:
+    job = run(never_settles, ranks=2)
+    assert set(job["told"]) == job.ended == {0, 1}
+    assert "MPI_ERR_INTERN" in job["told"][1]
+
+
 @pytest.mark.parametrize("victim", [2, -1], ids=["a rank dies", "nobody dies"])
 def test_with_the_failure_detector_the_job_ends_too(victim: int) -> None:
     job = run(
