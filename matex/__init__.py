@@ -89,8 +89,8 @@ def init(**options: Any) -> None:
 
     Raises:
         InputError: an option is wrong, or TensorFlow is missing.
-        HooksError: the hooks into Keras cannot be installed. ft.Unrecoverable: no usable MPI
-            library was found.
+        HooksError: the hooks into Keras cannot be installed.
+        ft.Unrecoverable: no usable MPI library was found.
 
     Example:
         >>> matex.init(seed=3)  # a second call does nothing

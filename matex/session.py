@@ -44,6 +44,6 @@ class Session(Protocol):
         ...
 
 
-#: None before the ranks have met, and in a process that takes part in no run. It is set once, by
+#: None before the ranks have met, and in a process that takes part in no run;
 #: :mod:`matex.process.bootstrap` sets it, once.
 current: Session | None = None

@@ -96,7 +96,7 @@ class FitPlan:
             )
 
     def step_options(self, source: Source) -> dict[str, Any]:
-        """Keyword arguments of :class:`matex.steps.step.Step` for a fit on *source*."""
+        """Keyword arguments of :func:`matex.steps.traced_step.trace_step` for a fit on *source*."""
         sums = self.strategy.sums_gradients
         return {
             "sums_gradients": sums,

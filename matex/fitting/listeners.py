@@ -32,8 +32,8 @@ class Cursor(NamedTuple):
 class EpochReport:
     """A finished epoch, after the script's callbacks; equal on all ranks.
 
-    ``logs`` are Keras's, ``metrics`` the numbers among them. ``is_complete`` is whether steps were
-    shared and no part of the epoch was skipped by a stop, ``is_last`` whether no epoch follows,
+    ``logs`` are Keras's, ``metrics`` the numbers among them. ``is_complete`` is whether matex
+    supplied all batches of the epoch, none skipped by a stop, ``is_last`` whether no epoch follows,
     ``is_stopped`` whether that is so because training was stopped, ``is_short`` whether ranks are
     missing that could be started again. ``digest`` is that of :class:`Cursor` at the epoch's end.
     """

@@ -48,7 +48,7 @@ class Resizing(FitListener):
         if decision.refused:
             return
         run.replacements.want(decision.size + run.config.spares, without=request.host)
-        # Of those that are there at the next fit, so many train and the others wait.
+        # In the next fit this many ranks train; the others are spares.
         run.active = decision.size if run.config.spares else max(run.active, decision.size)
         run.never_regrow()
         if decision.leaving:
