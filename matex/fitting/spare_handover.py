@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,16 +13,13 @@ from matex.checkpointing import model_state
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_batches import FitBatches
 from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.fit_progress import FitProgress
 from matex.fitting.trained_models import TrainedModels
 from matex.partition.order import OrderSeed
-from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
 from matex.sources.stream import Stream
 
-__all__ = ["PROGRESS", "Handover", "give_files", "trained_before"]
-
-#: Name in ``extra`` of state that no checkpoint needs, as JSON.
-PROGRESS = "progress"
+__all__ = ["Handover", "give_files", "trained_before"]
 
 _TRAINED = "trained/"
 
@@ -56,7 +52,7 @@ def give_files(run: RunContext) -> None:
 class Handover:
     """State that a promoted spare receives from a living rank.
 
-    It is a checkpoint, plus ``progress``: counts and knowledge that are equal on all other ranks.
+    It is a checkpoint (``saved``), and the ``progress`` of the fit.
 
     Args:
         run: ranks of the run.
@@ -72,8 +68,8 @@ class Handover:
         self.saved = saved
         self._trained = trained
         self.over = over
-        self.progress: dict[str, Any] = json.loads(saved.extra[PROGRESS].tobytes())
-        self._validated: list[int] | None = self.progress["validated"]
+        self.progress = FitProgress.stored_in(saved)
+        self._validated = self.progress.validated
         self._has_files = False
 
     def restore(self, model: Any, checkpoint: FitCheckpoint, callbacks: Any) -> None:
@@ -95,7 +91,7 @@ class Handover:
         for callback in keras_hooks.listed(callbacks):
             if hasattr(callback, "read_notes"):
                 callback.read_notes()
-        keras_hooks.set_history(model, self.progress["history"])
+        keras_hooks.set_history(model, self.progress.history)
         if self.over:
             model_state.restore_metrics(model, self.saved)
             checkpoint.saved = None
@@ -121,10 +117,9 @@ class Handover:
         Args:
             arguments: arguments of ``model.fit``.
         """
-        if self.progress["capacity"] is not None:
-            rows, values = self.progress["capacity"]
-            iterator.engine.set_capacity(SlotCapacity(rows, tuple(values)))
-        iterator.engine.skip_separability_check(self.progress["checked"])
+        if self.progress.capacity is not None:
+            iterator.engine.set_capacity(self.progress.capacity)
+        iterator.engine.skip_separability_check(self.progress.checked)
         if self.over:
             keras_hooks.start_at(model, arguments["epochs"])
             self.take_files()
@@ -135,7 +130,7 @@ class Handover:
             source.resume(epochs, cursor["mark"], is_raw=source.is_raw, alone=True)
         keras_hooks.start_at(model, cursor["epoch"])
         iterator.begin_at(cursor["epoch"], cursor["samples"])
-        iterator.engine.inherit(dict(self.progress["at_risk"]))
+        iterator.engine.inherit(dict(self.progress.at_risk))
 
     def passed_validation(self) -> tuple[int, ...] | None:
         """Progress of the other ranks' validation when this rank joined; once, then None."""

@@ -11,7 +11,6 @@ up to that first step, is admitted by all ranks between two steps, and is a spar
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -26,9 +25,10 @@ from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.stop_requests import SpareReleased
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.fit_progress import FitProgress
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
 from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.spare_handover import PROGRESS, Handover, give_files, trained_before
+from matex.fitting.spare_handover import Handover, give_files, trained_before
 from matex.fitting.trained_models import TrainedModels
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
@@ -178,8 +178,8 @@ class FitSpares(FitListener):
     def fill(self, recovery: ft.Recovery | None) -> None:
         """Let spares begin in the running step; collective over the working ranks.
 
-        It is local if no place is vacant. It returns when each newcomer has the state that it
-        needs, or is lost.
+        It is local if no place is vacant. It returns when each promoted spare has the state
+        that it needs, or is lost.
 
         Args:
             recovery: recovery that interrupted the step, and may have filled places; None for none.
@@ -191,24 +191,24 @@ class FitSpares(FitListener):
         at_risk = {} if recovery is None else dict(iterator.engine.at_risk)
         started = time.perf_counter()
         while replaced := replaced or communicator.fill():
-            newcomers = {spare for _, spare in replaced}
+            promoted = {spare for _, spare in replaced}
             self._send(
-                newcomers, lambda: self._hold(iterator.step_cursor, iterator, at_risk=at_risk)
+                promoted, lambda: self._hold(iterator.step_cursor, iterator, at_risk=at_risk)
             )
-            self._note_pause(newcomers, time.perf_counter() - started)
+            self._note_pause(promoted, time.perf_counter() - started)
             replaced = ()
 
-    def _note_pause(self, newcomers: set[int], sending_s: float) -> None:
-        """Record how long the others paused for *newcomers*, if some of them were just admitted.
+    def _note_pause(self, promoted: set[int], sending_s: float) -> None:
+        """Record how long the others paused for *promoted*, if some of them were just admitted.
 
         Args:
             sending_s: duration of giving them places and the state, seconds.
         """
         run = self._run
-        if newcomers & self._newcomers and run.leads:
+        if promoted & self._newcomers and run.leads:
             paused_s = self._paused_s + sending_s
-            run.events.write("took-over", ranks=sorted(newcomers), step=run.step, pause_s=paused_s)
-        self._newcomers -= newcomers
+            run.events.write("took-over", ranks=sorted(promoted), step=run.step, pause_s=paused_s)
+        self._newcomers -= promoted
 
     def epoch_done(self, report: EpochReport) -> None:
         """Call the spares back after the last epoch; collective over the working ranks."""
@@ -220,11 +220,11 @@ class FitSpares(FitListener):
         self._run.replacements.close()
         before = communicator.world.ranks
         self._run.call_spares_back()
-        newcomers = set(communicator.world.ranks) - set(before)
-        if newcomers:
+        promoted = set(communicator.world.ranks) - set(before)
+        if promoted:
             after = Cursor(report.epoch + 1, 0, report.digest)
             ended = (report.epoch, report.logs)
-            self._send(newcomers, lambda: self._hold(after, iterator, ended=ended))
+            self._send(promoted, lambda: self._hold(after, iterator, ended=ended))
 
     def _hold(
         self,
@@ -234,22 +234,22 @@ class FitSpares(FitListener):
         at_risk: Mapping[int, int] | None = None,
         ended: tuple[int, Mapping[str, Any]] | None = None,
     ) -> DeferredSnapshot:
-        progress = {
-            "run": self._run.ledger.counts(),
-            "replicas": self._replicas.pace,
-            "saver": self._run.saver.numbers,
-            "history": keras_hooks.history_of(self._model, ended=ended),
-            "validated": _validated(self._model),
-            "at_risk": list((at_risk or {}).items()),
-            "checked": iterator.engine.checked,
-            "capacity": iterator.engine.capacity,
-            "histories": self._run.replacements.histories,
-            "wanted": self._run.replacements.wanted,
-            "active": self._run.active,
-        }
-        content = np.frombuffer(json.dumps(progress).encode(), np.uint8)
-        trained = trained_before(self._trained, self._model) if self._run.config.respawn else {}
-        return self._checkpoint.hold(cursor, more={PROGRESS: content, **trained})
+        run = self._run
+        progress = FitProgress(
+            counts=run.ledger.counts(),
+            replica_pace=self._replicas.pace,
+            save_numbers=run.saver.numbers,
+            history=keras_hooks.history_of(self._model, ended=ended),
+            validated=_validated(self._model),
+            at_risk=list((at_risk or {}).items()),
+            checked=iterator.engine.checked,
+            capacity=iterator.engine.capacity,
+            histories=run.replacements.histories,
+            wanted=run.replacements.wanted,
+            active=run.active,
+        )
+        trained = trained_before(self._trained, self._model) if run.config.respawn else {}
+        return self._checkpoint.hold(cursor, more={**progress.packed(), **trained})
 
     def _variables(self) -> list[int]:
         """Number of variables of each model and optimizer that the script has trained. Local."""
@@ -279,11 +279,13 @@ class FitSpares(FitListener):
         except checkpoints.CheckpointError as error:
             ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
         handover = Handover(self._run, saved, self._trained, over=over)
-        self._run.go_on_from(handover.progress["run"])
-        self._run.replacements.inherit(
-            handover.progress["histories"], wanted=handover.progress["wanted"]
-        )
-        self._run.active = handover.progress["active"]  # it may have grown since the welcome
-        self._replicas.pace = handover.progress["replicas"]
-        self._run.saver.numbers = handover.progress["saver"]
+        self._go_on_from(handover.progress)
         return handover
+
+    def _go_on_from(self, progress: FitProgress) -> None:
+        run = self._run
+        run.go_on_from(progress.counts)
+        run.replacements.inherit(progress.histories, wanted=progress.wanted)
+        run.active = progress.active  # it may have grown since the welcome
+        run.saver.numbers = progress.save_numbers
+        self._replicas.pace = progress.replica_pace
