@@ -22,7 +22,7 @@ from ft.bridge import Bridge, BridgeBroken
 from ft.cold_messages import ColdMessages, Signal
 from ft.connecting import LONG_STEP_S, ended_after, fail_stop_after
 from ft.errors import Unrecoverable
-from ft.silence import SilentHosts
+from ft.silent_hosts import SilentHosts
 from ft.wire import decode_member, encode_member
 from ft.world import Member
 

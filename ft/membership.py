@@ -20,7 +20,7 @@ from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
 from ft.records import Recovery
 from ft.repair import repair
-from ft.silence import SilentHosts
+from ft.silent_hosts import SilentHosts
 from ft.split_decision import other_hosts
 from ft.view_change import ViewChange
 from ft.views import ELSEWHERE, Purpose, View

@@ -4,8 +4,8 @@ After a repair that has left a host behind, the connections to it are shut. Othe
 which may be alive behind a cut network, report the ranks that *they* have given up when the network
 returns; Open MPI passes these reports on as deaths, and healthy ranks separate.
 
-Connections to a host that has fallen silent are shut, too (:mod:`ft.silence`). Open MPI's detector
-finds one of its ranks at a time, some 40 s after the previous one, and the network may return
+Connections to a host that has fallen silent are shut, too (:mod:`ft.silent_hosts`). The detector
+of Open MPI finds one rank of it at a time, some 40 s after the previous one; the network may return
 meanwhile; when a connection ends, the rank at its other end is lost at once.
 
 Nor may such a host connect anew: ranks make connections when they first need them. Connections

@@ -71,7 +71,7 @@ ToldToLeave = StopRequested
 # Imported at first access, because they need Keras.
 _LATER = {
     "Apoptosis": "matex.apoptosis.callback",
-    "Checkpoint": "matex.fitting.loops.custom_loop",
+    "Checkpoint": "matex.fitting.loops.loop_checkpoint",
     "step": "matex.fitting.loops.step_function",
 }
 

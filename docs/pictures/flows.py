@@ -143,7 +143,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "cut layers, weights and optimizer slots",
-                ("matex/apoptosis/rebuild.py", "matex/keras_hooks/resizing.py"),
+                ("matex/apoptosis/rebuild.py", "matex/keras_hooks/variable_resizing.py"),
             ),
             Stage("the smaller model must compute the same", ("matex/apoptosis/proof.py",)),
             Stage(

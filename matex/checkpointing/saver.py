@@ -17,7 +17,7 @@ import numpy as np
 
 import checkpoints
 import ft
-from matex.checkpointing.aside import Aside
+from matex.checkpointing.earlier_fit_store import EarlierFitStore
 from matex.checkpointing.resume import newest_common_snapshot
 from matex.checkpointing.save_interval import SaveInterval
 from matex.checkpointing.starts import Starts
@@ -86,7 +86,7 @@ class Saver:
         self._interval = SaveInterval(communicator, config.checkpoint_interval)
         self.memory: Tier | None = None
         self.files: Tier | None = None
-        self.aside: Aside | None = None
+        self.earlier_fits: EarlierFitStore | None = None
         if config.memory is not None:
             store = checkpoints.Store(config.memory, keep_last=_KEPT_IN_MEMORY)
             self.memory = Tier("memory", store, events, warn, on_written=lambda saved: None)
@@ -101,7 +101,7 @@ class Saver:
             )
             self.files = Tier("files", store, events, warn, on_written=self._on_file)
         if self.is_on:
-            self.aside = Aside(
+            self.earlier_fits = EarlierFitStore(
                 communicator,
                 files=config.checkpoint,
                 memory=config.memory,

@@ -46,10 +46,10 @@ class EarlierFits:
         """Note that fit *number*, of *model*, begins; collective."""
         ended, self._ended = self._ended, None
         self._remember(model, number)
-        aside, world = self._run.saver.aside, self._run.communicator.world
-        if aside is not None and ended is not None and not world.awaits_admission:
+        store, world = self._run.saver.earlier_fits, self._run.communicator.world
+        if store is not None and ended is not None and not world.awaits_admission:
             fit, before, held = ended
-            aside.save(fit, held.snapshot, before=before)
+            store.save(fit, held.snapshot, before=before)
 
     def end(self, model: Any, arguments: dict[str, Any], number: int) -> None:
         """Note that fit *number*, of *model*, has ended; local.
@@ -62,7 +62,7 @@ class EarlierFits:
         """
         if self._run.communicator.world.awaits_admission:  # too late: others have made the fit
             self._restore(model, arguments, number)
-        elif self._run.saver.aside is not None:
+        elif self._run.saver.earlier_fits is not None:
             before = [fit for fit in self._fits_of(model) if fit < number]
             self._ended = number, before, _held(model, arguments, number)
 
@@ -113,9 +113,9 @@ class EarlierFits:
         Returns:
             End of the line about the fit, on missing parts; empty if none are missing.
         """
-        aside, saved = self._run.saver.aside, None
-        if aside is not None:
-            saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
+        store, saved = self._run.saver.earlier_fits, None
+        if store is not None:
+            saved = store.read(number) if self._run.joining is not None else store.saved(number)
         callbacks, begun = keras_hooks.listed(arguments["callbacks"]), ""
         if saved is not None:
             fit_begins(callbacks)

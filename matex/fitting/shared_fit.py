@@ -22,7 +22,7 @@ from matex.fitting.fit_record import FitRecord
 from matex.fitting.fit_source import resume, row_source, stream_source
 from matex.fitting.fit_step import compiled_step
 from matex.fitting.listeners import Cursor, FitListener
-from matex.fitting.resizing import Resizing
+from matex.fitting.rank_resizing import Resizing
 from matex.fitting.retracing import Retracing
 from matex.fitting.spares import FitSpares
 from matex.run.context import RunContext

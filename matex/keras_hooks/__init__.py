@@ -95,14 +95,6 @@ from matex.keras_hooks.optimizers import (
 )
 from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
 from matex.keras_hooks.quiet import Chance
-from matex.keras_hooks.resizing import (
-    WeightUsers,
-    copies_of_weights,
-    renew_validation,
-    resize,
-    set_input_shapes,
-    slots,
-)
 from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows, RowAxis
 from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
 from matex.keras_hooks.rows import (
@@ -140,6 +132,14 @@ from matex.keras_hooks.tensors import (
     pack_as,
     referred_value,
     tensor_of,
+)
+from matex.keras_hooks.variable_resizing import (
+    WeightUsers,
+    copies_of_weights,
+    renew_validation,
+    resize,
+    set_input_shapes,
+    slots,
 )
 from matex.keras_hooks.xla import exchange_in_graph, exchange_outside_xla, leave_xla
 

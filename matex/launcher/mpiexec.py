@@ -216,7 +216,7 @@ def _settings(
             "mpi_ft_detector_period": "3",
             # Longer than TCP is silent after a cut of 12 s: it sends lost data again after .2 s and
             # then after twice the time each time, the last time after 12.6 s. Hosts that are cut
-            # off for longer are given up by the ranks themselves; see ft.silence.
+            # off for longer are given up by the ranks themselves; see ft.silent_hosts.
             "mpi_ft_detector_timeout": "20",
             # From rank to rank: the launcher's own way does not reach ranks that are cut off from
             # it, nor some that are not, and they wait for the others for ever.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from matex.records.events import Event
-from matex.records.losses import OWN_ERRORS
+from matex.records.lost_ranks import OWN_ERRORS
 
 __all__ = ["End", "crash_in", "root_cause", "survived"]
 

@@ -24,7 +24,7 @@ from matex.process.graph_prints import hear_prints
 from matex.process.shared_report import claim_together
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
-from matex.records.losses import record_end
+from matex.records.lost_ranks import record_end
 from matex.records.standard_streams import open_closed_streams
 from matex.records.starting_connection import StartingConnection
 from matex.records.starting_file import end_start

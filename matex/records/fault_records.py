@@ -8,7 +8,7 @@ from typing import Any
 
 import ft
 from matex.records.events import Event
-from matex.records.losses import unasked
+from matex.records.lost_ranks import unasked
 from matex.records.starts import starts_of
 
 __all__ = ["FIELDS", "fault_records", "restarts_in", "unfired"]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from matex.records.events import Event
 from matex.records.fault_events import joining_text
-from matex.records.losses import unasked
+from matex.records.lost_ranks import unasked
 
 __all__ = ["NOT_METRICS", "TENSORBOARD", "ScalarReading", "Scalars"]
 

@@ -16,7 +16,7 @@ from matex.records.equality import numbers_of
 from matex.records.event_counts import event_counts
 from matex.records.events import Event, give_room, write_json
 from matex.records.fault_records import FIELDS, fault_records, restarts_in
-from matex.records.losses import ranks_left, ranks_lost
+from matex.records.lost_ranks import ranks_left, ranks_lost
 from matex.records.starts import starts_of, stop_signals
 from matex.records.step_report import StepReport
 
@@ -119,7 +119,7 @@ def summarize(
     steps that were lost with a start and made again count once. Every step's sum of sample counts
     and fingerprints was checked before its update, so no sample counted in ``samples_used`` was
     used twice; samples that were expected and not used were lost. ``ranks_lost`` and
-    ``ranks_left``: see :mod:`matex.records.losses`.
+    ``ranks_left``: see :mod:`matex.records.lost_ranks`.
 
     """
     events = list(events)

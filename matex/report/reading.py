@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from matex.errors import InputError
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import fault_records
-from matex.records.losses import ranks_left
+from matex.records.lost_ranks import ranks_left
 from matex.records.scalars import NOT_METRICS
 from matex.records.starts import Start, starts_of
 from matex.records.summary import SUMMARY

@@ -15,7 +15,7 @@ from matex.checkpointing.host_memory import forsake_segments
 from matex.errors import InputError
 from matex.records.events import give_room, write_json, write_text
 from matex.records.fault_records import unfired
-from matex.records.losses import LOST_STRICTLY, lost_to_own_errors
+from matex.records.lost_ranks import LOST_STRICTLY, lost_to_own_errors
 from matex.records.summary import FAULTS, SUMMARY, faults_csv, summarize
 from matex.report.trace import TRACE, write_trace
 from matex.run.context import RunContext

@@ -17,7 +17,7 @@ from keras import layers
 import checkpoints
 from matex.apoptosis import rebuild
 from matex.apoptosis.trace import groups_of, trace
-from matex.checkpointing.aside import Aside
+from matex.checkpointing.earlier_fit_store import EarlierFitStore
 from matex.fitting import fit_histories
 from matex.fitting.earlier_fits import EarlierFits
 from matex.fitting.trained_models import TrainedModels
@@ -43,7 +43,7 @@ def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
         agree=lambda flag: flag,
     )
     fence = SimpleNamespace(check=lambda: None)
-    aside = Aside(alone, files=folder, memory=None, fence=fence, warn=said.append)  # type: ignore[arg-type]
+    aside = EarlierFitStore(alone, files=folder, memory=None, fence=fence, warn=said.append)  # type: ignore[arg-type]
     run = SimpleNamespace(
         communicator=alone,
         saver=SimpleNamespace(aside=aside),
@@ -153,7 +153,7 @@ def test_a_model_that_cannot_be_called_has_its_weights(tmp_path: Path) -> None:
 def test_a_script_of_many_fits_fills_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("matex.checkpointing.aside._MOST_FILES", 2)
+    monkeypatch.setattr("matex.checkpointing.earlier_fit_store._MOST_FILES", 2)
     run, model, other = fits(tmp_path, []), make(wide=False), make(wide=False)
     for number, one in enumerate([other, model, model, model, model]):
         one_fit(run, one, number)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from matex.fitting.listeners import Cursor
+from matex.fitting.rank_resizing import Resizing
 from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.resizing import Resizing
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit

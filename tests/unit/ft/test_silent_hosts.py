@@ -24,10 +24,10 @@ sys.stdin.read()
 # before Linux 6.15 know nothing else.
 SEND = """
 import socket, sys, time
-from ft import silence, sockets
-from ft.silence import SilentHosts
+from ft import silent_hosts, sockets
+from ft.silent_hosts import SilentHosts
 
-silence._OPTIONS = silence._OPTIONS[:-1]
+silent_hosts._OPTIONS = silent_hosts._OPTIONS[:-1]
 peer = socket.create_connection((sys.argv[1], 7000), 30)
 peer.setblocking(False)
 hosts = SilentHosts(lambda: {sys.argv[1], "10.1.2.3"} - sockets.left_behind())

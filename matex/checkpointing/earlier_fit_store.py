@@ -14,7 +14,7 @@ import ft
 from matex.checkpointing.resume import received
 from matex.checkpointing.writer_rotation import writes_for_host
 
-__all__ = ["Aside"]
+__all__ = ["EarlierFitStore"]
 
 _FOLDER = "earlier"
 # Of one model in files, and of all in memory: a script that calls fit thousands of times is not to
@@ -22,7 +22,7 @@ _FOLDER = "earlier"
 _MOST_FILES, _MOST_BYTES = 100, 1e9
 
 
-class Aside:
+class EarlierFitStore:
     """A file for each finished fit, by number, with the model at the fit's end.
 
     It is in the directory of files, or else in the memory of each host. Each method but

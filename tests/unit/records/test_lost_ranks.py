@@ -9,7 +9,7 @@ import pytest
 
 import ft
 from matex.errors import DataError, InputError
-from matex.records.losses import advice, lost_to_own_errors, ranks_lost, told_of
+from matex.records.lost_ranks import advice, lost_to_own_errors, ranks_lost, told_of
 
 SCRIPT = Path(__file__)
 
@@ -33,7 +33,7 @@ def lost(*ranks: int) -> dict[str, Any]:
 def test_an_exception_out_of_the_script_is_its_own_and_has_a_place() -> None:
     told = told_of(raised(KeyError("x")), "KeyError: 'x'", script=SCRIPT)
     assert (told["cause"], told["error"]) == ("script", "KeyError: 'x'")
-    assert told["where"].startswith("test_losses.py, line ")
+    assert told["where"].startswith("test_lost_ranks.py, line ")
     assert told_of(SystemExit(3), "the program ended with status 3")["cause"] == "script"
     syntax = SyntaxError("invalid syntax", ("dir/train.py", 7, 1, "text"))
     assert told_of(syntax, "SyntaxError")["where"] == "train.py, line 7"
