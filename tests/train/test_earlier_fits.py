@@ -43,10 +43,10 @@ def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
         agree=lambda flag: flag,
     )
     fence = SimpleNamespace(check=lambda: None)
-    aside = EarlierFitStore(alone, files=folder, memory=None, fence=fence, warn=said.append)  # type: ignore[arg-type]
+    store = EarlierFitStore(alone, files=folder, memory=None, fence=fence, warn=said.append)  # type: ignore[arg-type]
     run = SimpleNamespace(
         communicator=alone,
-        saver=SimpleNamespace(aside=aside),
+        saver=SimpleNamespace(earlier_fits=store),
         joining=None,
         saved=saved,
         replacements=SimpleNamespace(note_history=lambda fit, history: None),
