@@ -23,6 +23,7 @@ __all__ = [
     "code_of",
     "input_dtypes",
     "name_of",
+    "own_counter",
     "pack_arguments",
     "repeated",
     "told_of_variables",
@@ -109,7 +110,10 @@ def as_uncalled(function: Any) -> None:
 
 @contextlib.contextmanager
 def told_of_variables(tell: Callable[[], None]) -> Iterator[None]:
-    """Call *tell* before each variable that is made inside, in a graph or not. Local."""
+    """Call *tell* before each variable that is made inside, in a graph or not. Local.
+
+    It is not told of :func:`own_counter`.
+    """
 
     def creator(make: Call, **arguments: Any) -> Any:
         tell()
@@ -117,6 +121,11 @@ def told_of_variables(tell: Callable[[], None]) -> Iterator[None]:
 
     with tf.variable_creator_scope(creator):
         yield
+
+
+def own_counter(name: str) -> Any:
+    """A variable of int64, 0 at first, which is matex's and not the script's or Keras's."""
+    return ResourceVariable(0, dtype=tf.int64, trainable=False, name=name)
 
 
 def _called_inline(

@@ -11,6 +11,7 @@ import ft
 from matex import keras_hooks
 from matex.errors import NotShareable, SeveralUpdatesFound
 from matex.exchange import HostExchange
+from matex.keras_hooks.noise_state import noise_state
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.services import StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
@@ -44,7 +45,13 @@ def trace_step(
     Raises:
         NotShareable: the step cannot be split at its optimizers.
     """
-    step = _traced(model, source, synchronized=synchronized, **options)
+    noise_state(model)  # by now: it is matex's own variable
+    created: list[None] = []
+    with keras_hooks.told_of_variables(lambda: created.append(None)):
+        step = _traced(model, source, synchronized=synchronized, **options)
+    if created:
+        # TensorFlow keeps no such trace either: Python may ask whether an optimizer is built.
+        step = _traced(model, source, synchronized=synchronized, **options)
     step.python.note()
     return step
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
+from matex.keras_hooks.functions import own_counter
 
 __all__ = ["UpdateExchanges"]
 
@@ -29,7 +30,7 @@ class UpdateExchanges:
     def __init__(self) -> None:
         # A variable that counts exchanges: TensorFlow keeps the order of operations on one
         # variable, and ranks that made two exchanges in different orders would deadlock.
-        self._turn = tf.Variable(0, dtype=tf.int64, trainable=False, name="exchanges")
+        self._turn = own_counter("exchanges")
         self.layouts: list[Layout] = []
         self.last: Layout | None = None
         self._traced = 0

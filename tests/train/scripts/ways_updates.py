@@ -300,7 +300,34 @@ def synchronized():
     return {"history": history, "weights": weights}, model.variables
 
 
+class OwnLossScale(keras.Model):
+    """An optimizer of its own, which asks in Python whether it is built when it scales a loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = dense(WIDTH, 8, WIDTH)
+        self.own = keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.SGD(0.05), initial_scale=256.0, dynamic_growth_steps=3
+        )
+
+    def train_step(self, data):
+        rows = data[0] if isinstance(data, tuple) else data
+        with tf.GradientTape() as tape:
+            loss = ops.mean(ops.square(self.inner(rows) - rows))
+            scaled = self.own.scale_loss(loss)
+        weights = self.inner.trainable_variables
+        self.own.apply(tape.gradient(scaled, weights), weights)
+        return {"loss": loss}
+
+
+def own_loss_scale():
+    model = OwnLossScale()
+    model.compile()
+    return outcome(model, model.own)
+
+
 KINDS = {
+    "own-loss-scale": own_loss_scale,
     "synchronized": synchronized,
     "gan-with-noise": gan_with_noise,
     "wasserstein-gan": wasserstein_gan,
