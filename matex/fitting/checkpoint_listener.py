@@ -40,8 +40,7 @@ class CheckpointListener(FitListener):
         run = self._run
         self._checkpoint.measure()
         self._checkpoint.drop_saved()
-        every = run.config.checkpoint_every
-        due = bool(every and run.step % every == 0 and not cursor.ends_epoch)
+        due = self._is_due() and not cursor.ends_epoch
         self._bits |= report.agreed.save | (FILES if due else 0)
         self._is_patient |= due
         self._leaves |= report.agreed.leave
@@ -95,4 +94,9 @@ class CheckpointListener(FitListener):
             checkpoint_and_exit(run, make_state)
             return
         run.faults.at("checkpoint")
-        run.saver.save(FILES, make_state)
+        run.saver.save(FILES, make_state, patient=self._is_due())
+
+    def _is_due(self) -> bool:
+        """Whether ``--checkpoint-every`` wants a checkpoint of the newest step."""
+        every = self._run.config.checkpoint_every
+        return bool(every and self._run.step % every == 0)

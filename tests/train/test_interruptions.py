@@ -171,6 +171,17 @@ def test_the_supervisor_starts_a_lost_run_again(whole: list[float], tmp_path: Pa
     assert all(Path(f"/proc/{name[2]}").exists() for name in left)  # those of other runs
 
 
+def test_the_step_that_ends_an_epoch_is_saved_as_any_other(tmp_path: Path) -> None:
+    """Its file is whole before the next step begins, in which the rank is killed."""
+    options = ["--max-restarts", "1", "--checkpoint", str(tmp_path / "saved")]
+    outcome = interrupted(
+        tmp_path, "--epochs", "2", "--once", str(tmp_path / "once"), ranks=1, at="1:0",
+        what="SIGKILL:last-rank", options=[*options, "--checkpoint-every", str(STEPS_PER_EPOCH)],
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    assert [e["step"] for e in outcome.events if e["event"] == "resumed"] == [STEPS_PER_EPOCH]
+
+
 @pytest.mark.slow
 def test_ranks_that_died_are_started_again_at_a_checkpoint(
     whole: list[float], tmp_path: Path
