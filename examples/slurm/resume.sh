@@ -1,7 +1,7 @@
 #!/bin/bash
 # A training longer than the time limit: shortly before it, Slurm sends USR1 to this script, which
-# ends the run and queues the job again. The next one continues, in the middle of an epoch, from
-# the newest checkpoint. What was trained after that checkpoint is trained again, so save often.
+# asks the run to stop. The run saves its newest step and ends with status 75, and the job is queued
+# again: it continues, in the middle of an epoch, with the next step.
 #SBATCH --job-name=text
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8
@@ -12,10 +12,8 @@
 set -eu
 source "${VENV:-.venv}/bin/activate"
 
-again=no
 stop() {
-    again=yes
-    kill -TERM "$!" || true # it may have ended by itself
+    kill -TERM "$run" || true # it may have ended by itself
 }
 trap stop USR1
 
@@ -27,9 +25,11 @@ run=$!
 
 status=0
 wait "$run" || status=$?
-if [ "$again" = yes ]; then
-    wait "$run" || true # the signal may have ended the first wait and not the run
+if [ "$status" -gt 128 ]; then # a signal has ended the wait, and perhaps not the run
+    status=0
+    wait "$run" || status=$?
+fi
+if [ "$status" -eq 75 ]; then # it was asked to stop, and can be continued
     scontrol requeue "$SLURM_JOB_ID"
-    exit 0
 fi
 exit "$status"
