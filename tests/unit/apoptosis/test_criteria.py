@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matex.apoptosis.criteria import CRITERIA, choose, transfers
+from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.group_statistics import GroupStatistics, Limits, Reader, Removal
-from matex.apoptosis.importance import BY_LOSS, importance
 
 COMPENSATING = ["gram", "projection", "similarity", "angle"]
+BY_LOSS = [name for name, criterion in CRITERIA.items() if criterion.derivatives]
+
+
+def choose(criterion: str, statistics: GroupStatistics, limits: Limits) -> Removal:
+    return CRITERIA[criterion].choose(statistics, limits, 0)
 
 
 def layer(
@@ -27,7 +31,7 @@ def outputs(
     criterion: str, statistics: GroupStatistics, activations: np.ndarray, removal: Removal
 ) -> np.ndarray:
     """Outputs of the reader for the units that stay."""
-    (transfer,) = transfers(criterion, statistics, removal.kept, removal.removed)
+    (transfer,) = CRITERIA[criterion].transfers(statistics, removal.kept, removal.removed)
     outgoing = statistics.readers[0].outgoing
     k = len(removal.kept)
     rows = outgoing[removal.kept] + transfer[:k] @ outgoing[removal.removed]
@@ -139,9 +143,12 @@ def test_what_the_loss_says_least_about_goes_first_and_nothing_takes_over(criter
 
 
 def test_importance_is_the_published_formula() -> None:
-    assert importance("taylor", np.array([[1.0, 4.0]])).tolist() == [1.0, 4.0]
+    taylor, oba = CRITERIA["taylor"].derivatives, CRITERIA["oba"].derivatives
+    assert taylor is not None
+    assert oba is not None
+    assert taylor.importance(np.array([[1.0, 4.0]])).tolist() == [1.0, 4.0]
     sums = np.array([[1.0, 2.0, -1.0], [4.0, 2.0, 2.0]])
-    assert importance("oba", sums).tolist() == [1.0, 1.0, 2.0]
+    assert oba.importance(sums).tolist() == [1.0, 1.0, 2.0]
 
 
 def test_a_part_that_comes_to_its_end_leaves_the_others(generator: np.random.Generator) -> None:
