@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from matex.config.compressions import COMPRESSIONS
 from matex.config.kinds import COMPRESSION, FINITE, MONITOR, OPTIMIZER, TIME
 from matex.config.option import check_values, option
 
@@ -45,6 +46,7 @@ _SYNC = ("sync",)
 _CENTRE = ("easgd", "downpour")
 #: ``--respawn`` without a number.
 AS_MANY_AS_ARE_LOST = 1_000_000
+_FORMS = ",".join(row.form for row in COMPRESSIONS.values())
 #: Why shares of a batch are equal there.
 OWN_ROWS = "elsewhere each rank's own rows make its update"
 
@@ -206,7 +208,7 @@ class RankOptions:
         below=4097, condition="with --deterministic",
         default_text="the smallest power of two that is at least the ranks")
     compression: str = option(
-        "none", "{none,fp16,bf16,int8,powersgd:R}", "gradients travel in fewer bits between "
+        "none", f"{{{_FORMS}}}", "gradients travel in fewer bits between "
         "hosts, or between ranks of one host, or as factors of rank R; what rounding takes is "
         "added to the next step's. With gossip: models travel so", WORK, kind=COMPRESSION,
         strategies=(*_SYNC, "gossip"), why="daso always sends bf16, and centres add up as they are")

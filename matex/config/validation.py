@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from matex.config.compressions import COMPRESSIONS, compression_of
 from matex.config.contradiction import Contradiction
 from matex.config.named_arguments import KERAS_OPTIMIZERS, named_arguments, unfit_argument
 from matex.config.option import options_of
@@ -45,18 +46,7 @@ def check_together(config: RankOptions) -> None:
             "Received: {exchange_plan:=} with {compression:=}",
             config,
         )
-    if config.compression.startswith("powersgd") and config.strategy != "sync":
-        raise Contradiction(
-            "{compression} powersgd is for gradients: sync sends them, gossip takes fp16, bf16 and "
-            "int8. Received: {compression:=} with {strategy:=}",
-            config,
-        )
-    if config.compression.startswith("powersgd") and config.exchange == "native":
-        raise Contradiction(
-            "{compression} powersgd is computed by NumPy: leave {exchange} out, or give another "
-            "{compression}. Received: {exchange:=} with {compression:=}",
-            config,
-        )
+    _check_compression(config)
     _check_strategy(config)
     _check_centres(config)
     _check_shares(config)
@@ -111,6 +101,28 @@ def _check_deterministic(config: RankOptions) -> None:
         raise Contradiction(
             f"{{deterministic}} does not go with {{{name}}}, by which bits follow from the ranks. "
             f"Received: {{{name}:=}}",
+            config,
+        )
+
+
+def _check_compression(config: RankOptions) -> None:
+    """Refuse a compression that is not for what is sent, or not for who sends it."""
+    row = compression_of(config.compression)
+    if row.only_gradients and config.strategy != "sync":
+        *others, last = (
+            name
+            for name, other in COMPRESSIONS.items()
+            if name != "none" and not other.only_gradients
+        )
+        raise Contradiction(
+            f"{{compression}} {row.name} is for gradients: sync sends them, gossip takes "
+            f"{', '.join(others)} and {last}. Received: {{compression:=}} with {{strategy:=}}",
+            config,
+        )
+    if row.by_numpy and config.exchange == "native":
+        raise Contradiction(
+            f"{{compression}} {row.name} is computed by NumPy: leave {{exchange}} out, or give "
+            "another {compression}. Received: {exchange:=} with {compression:=}",
             config,
         )
 
