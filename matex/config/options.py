@@ -219,6 +219,7 @@ class RankOptions:
 
     ranks_per_node: int = option(
         0, "K", "K ranks in a row make a node", DIVERGING, least=0, strategies=("daso", *_CENTRE),
+        two_level=_CENTRE,
         condition="with --strategy daso, or --two-level", default_text="those of a host")
     sync_every: int | None = option(
         None, "K", "steps between a rank's meetings with the centre", DIVERGING, least=1,
@@ -228,7 +229,8 @@ class RankOptions:
         "one above them", DIVERGING, strategies=_CENTRE)
     outer_every: int | None = option(
         None, "K", "meetings of a node's ranks between two of its centre with the one above",
-        DIVERGING, least=2, condition="with --two-level", default_text="4", strategies=_CENTRE)
+        DIVERGING, least=2, condition="with --two-level", default_text="4", strategies=_CENTRE,
+        two_level=_CENTRE)
     asynchronous: bool = option(
         False, "", "ranks meet the centre in turn, and do not wait", DIVERGING,
         strategies=("easgd",))

@@ -144,8 +144,9 @@ def _check_strategy(config: RankOptions) -> None:
 
 def _check_centres(config: RankOptions) -> None:
     """Refuse a centre that cannot be: in two levels, or met in turn."""
-    for name in ("ranks_per_node", "outer_every"):
-        if getattr(config, name) and config.strategy != "daso" and not config.two_level:
+    for option in options_of(type(config)):
+        is_given, name = getattr(config, option.attribute) != option.default, option.name
+        if is_given and config.strategy in option.two_level and not config.two_level:
             raise Contradiction(
                 f"with strategy {config.strategy} {{{name}}} is for two levels: give {{two_level}} "
                 f"too. Received: {{{name}:=}} without it",
@@ -172,8 +173,8 @@ def _check_centres(config: RankOptions) -> None:
             )
     if config.asynchronous and config.sync_every == 1:
         raise Contradiction(
-            "asynchronous easgd wants {sync_every} of at least 2, which a meeting takes. "
-            "Received: {sync_every:=}",
+            f"asynchronous {config.strategy} wants {{sync_every}} of at least 2, which a meeting "
+            "takes. Received: {sync_every:=}",
             config,
         )
 
