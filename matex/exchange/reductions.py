@@ -1,8 +1,8 @@
 """Table of the reductions: the way in which each compression sums the vectors of a step.
 
-A new compression is one file, which defines a :class:`Reduction` (or a codec for slices, which is a
-row of :data:`matex.exchange.codecs.CODECS`), one row here, and its word in the table of
-``matex.config.compressions``.
+A new compression is one file, which defines a :class:`Reduction`, and one row here; or it is a
+codec for slices, with a row of :data:`matex.exchange.codecs.CODECS`. Its word is a row of
+``matex.config.compressions``, too.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -113,6 +115,12 @@ def test_blocks_choose_as_one_by_one_does(width: int, generator: np.random.Gener
         order.append(left.pop(j))
     removal = choose("gram", statistics, at_most(100))
     assert removal.removed.tolist() == order
+
+
+def test_the_guide_names_every_criterion() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "apoptosis.md"
+    (line,) = [one for one in guide.read_text().splitlines() if one.startswith("| `criterion` |")]
+    assert [name for name in CRITERIA if f"`{name}`" not in line] == []
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
