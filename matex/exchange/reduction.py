@@ -65,6 +65,8 @@ class Reduction(Protocol):
     by_numpy: ClassVar[bool]
     """Whether NumPy computes it, so that the native exchange cannot make it."""
 
+    def __init__(self, terms: ReductionTerms) -> None: ...
+
     @property
     def result_count(self) -> int:
         """Number of buffers for results: 2 where a peer may need a result during the next sum."""

@@ -16,7 +16,7 @@ from matex.exchange.sliced_sum import SlicedSum
 __all__ = ["REDUCTIONS", "is_by_numpy", "make_reduction"]
 
 #: Reductions by the word in ``--compression``, without the rank of factors.
-REDUCTIONS: dict[str, type[FlatSum]] = {
+REDUCTIONS: dict[str, type[Reduction]] = {
     "none": SlicedSum,
     **dict.fromkeys(CODECS, SlicedSum),
     "powersgd": LowRankSum,
@@ -35,5 +35,5 @@ def is_by_numpy(compression: str) -> bool:
     return _row(compression).by_numpy
 
 
-def _row(compression: str) -> type[FlatSum]:
+def _row(compression: str) -> type[Reduction]:
     return REDUCTIONS[compression.partition(":")[0]]
