@@ -28,7 +28,7 @@ def check_arguments(
         InputError: an argument is wrong.
     """
     _one_of("mode", mode, tuple(MODES))
-    _one_of("criterion", criterion, CRITERIA)
+    _one_of("criterion", criterion, tuple(CRITERIA))
     _one_of("target", target, MEASURES)
     if pruning_ratio is not None and not 0 < pruning_ratio < 1:
         raise InputError(

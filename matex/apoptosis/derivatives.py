@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.apoptosis.criterion import Criterion, Derivatives
 from matex.apoptosis.forward import FAILURES, Forward, mean_loss
 from matex.apoptosis.gates import Site, by_rows, gated, of_units, site_of
 from matex.apoptosis.network import Network
@@ -22,7 +23,7 @@ from matex.apoptosis.trace import Group
 from matex.errors import InputError, Unsupported
 from matex.keras_hooks.error_text import reason_of
 
-__all__ = ["Losses", "add", "must_have_derivatives", "numbers", "views"]
+__all__ = ["Losses", "add", "expansion", "must_have_derivatives", "numbers", "squares", "views"]
 
 # Outputs of a model, at most, whose losses are divided by masks or by weights.
 _MOST_LOSSES = 256
@@ -68,42 +69,38 @@ def rows_of(batch: tuple[Any, ...]) -> int:
     return len(keras_hooks.flatten(batch[0])[0])
 
 
-def numbers(criterion: str, groups: Sequence[Group]) -> int:
+def numbers(wanted: Derivatives, groups: Sequence[Group]) -> int:
     """Number of elements in all sums of *groups*."""
-    return sum(_PARTS[criterion] * group.width for group in groups)
+    return sum(wanted.parts * group.width for group in groups)
 
 
-def views(criterion: str, groups: Sequence[Group], vector: np.ndarray) -> list[np.ndarray]:
+def views(wanted: Derivatives, groups: Sequence[Group], vector: np.ndarray) -> list[np.ndarray]:
     """The sums of each of *groups* in *vector*, shape (parts, units), without a copy."""
-    ends = np.cumsum([_PARTS[criterion] * group.width for group in groups])
+    ends = np.cumsum([wanted.parts * group.width for group in groups])
     parts = np.split(vector, ends[:-1])
     return [
-        part.reshape(_PARTS[criterion], group.width)
-        for part, group in zip(parts, groups, strict=True)
+        part.reshape(wanted.parts, group.width) for part, group in zip(parts, groups, strict=True)
     ]
 
 
 def add(
-    criterion: str,
+    wanted: Derivatives,
     losses: Losses,
     net: Network,
     groups: Sequence[Group],
     batches: Iterable[tuple[Any, ...]],
     sums: Sequence[np.ndarray],
 ) -> list[bool]:
-    """Add the derivatives over *batches* to *sums*, by group; local.
+    """Add the *wanted* derivatives over *batches* to *sums*, by group; local.
 
-    They add up over batches and over ranks. For ``taylor`` they are the sum over the rows of
-    (dL/dz)^2, with L the loss of a row and z the gate of a unit; for ``oba`` the sums of g w and of
-    w (H w) over the weights w that multiply a unit, with g and H the first and the second
-    derivatives of the loss by all weights that multiply units of groups.
+    They add up over batches and over ranks.
 
     Returns:
         Whether the loss of any batch depends on each group by a function with a derivative.
     """
     known = [False] * len(groups)
     for batch in batches:
-        for number, one in enumerate(_OF_BATCH[criterion](losses, net, groups, batch)):
+        for number, one in enumerate(wanted.of_batch(losses, net, groups, batch)):
             if one is not None:
                 known[number] = True
                 sums[number][:] += one
@@ -111,7 +108,7 @@ def add(
 
 
 def must_have_derivatives(
-    criterion: str, model: Any, net: Network, groups: Sequence[Group], sample: Sample
+    criterion: Criterion, model: Any, net: Network, groups: Sequence[Group], sample: Sample
 ) -> None:
     """Raise where *criterion* cannot have what it needs of the loss on rows of *sample*; local.
 
@@ -119,8 +116,10 @@ def must_have_derivatives(
         InputError: there is no loss.
         Unsupported: the loss has no such derivatives.
     """
+    wanted = criterion.derivatives
+    assert wanted is not None, "only such criteria are asked"
     (row,) = sample.batches([(0, 1)])
-    wants = f"criterion {criterion!r} wants the loss on rows that are looked at"
+    wants = f"criterion {criterion.name!r} wants the loss on rows that are looked at"
     if not Forward(model).has_loss(row):
         has_y = len(row) > 1 and row[1] is not None
         had = "rows without y" if model.compiled and not has_y else "a model without such a loss"
@@ -128,30 +127,32 @@ def must_have_derivatives(
             f"{wants}. Received: {had}; compile the model with a loss and give y, or take the "
             "criterion 'gram', which needs neither"
         )
-    orders = "derivative" if criterion == "taylor" else "first and second derivatives"
-    vector = np.zeros(numbers(criterion, groups))
+    vector = np.zeros(numbers(wanted, groups))
     try:
         losses = Losses(model, 1, row)
         losses.add_denominators([row], total := np.zeros(len(losses.denominators)))
         losses.denominators = np.maximum(total, 1e-300)
-        known = add(criterion, losses, net, groups, [row], views(criterion, groups, vector))
+        known = add(wanted, losses, net, groups, [row], views(wanted, groups, vector))
     except FAILURES as error:
         raise Unsupported(
-            f"{wants}, and its {orders}. Received: {type(model).__name__} {model.name!r}, which "
-            f"has none ({reason_of(error)}); take the criterion 'gram', which needs none"
+            f"{wants}, and its {wanted.orders}. Received: {type(model).__name__} {model.name!r}, "
+            f"which has none ({reason_of(error)}); take the criterion 'gram', which needs none"
         ) from error
     if unknown := [group.name for group, has in zip(groups, known, strict=True) if not has]:
         raise Unsupported(
-            f"{wants}, and its {orders} by every unit. Received: none by the units of "
+            f"{wants}, and its {wanted.orders} by every unit. Received: none by the units of "
             f"{', '.join(unknown)}, on which it does not depend by functions that have them; "
             "exclude these layers, or take the criterion 'gram'"
         )
 
 
-def _squares(
+def squares(
     losses: Losses, net: Network, groups: Sequence[Group], batch: tuple[Any, ...]
 ) -> list[np.ndarray | None]:
-    """The sum over the rows of *batch* of the squared derivatives by gates, shape (1, units)."""
+    """The sum over the rows of *batch* of the squared derivatives by gates, shape (1, units).
+
+    These are (dL/dz)^2, with L the loss of a row and z the gate of a unit.
+    """
     sites = {site_of(reading) for group in groups for reading in group.readings}
     with tf.GradientTape(watch_accessed_variables=False) as tape:
 
@@ -189,10 +190,14 @@ def _squares_of(
     return np.square(total).sum(0, keepdims=True)
 
 
-def _expansion(
+def expansion(
     losses: Losses, net: Network, groups: Sequence[Group], batch: tuple[Any, ...]
 ) -> list[np.ndarray | None]:
-    """The sums of g w and w (H w) over the weights of each unit: shape (2, units)."""
+    """The sums of g w and w (H w) over the weights of each unit: shape (2, units).
+
+    Here w are the weights that multiply a unit, and g and H the first and the second derivatives
+    of the loss by all weights that multiply units of groups.
+    """
     kernels = {id(r.kernel.variable): r.kernel.variable for g in groups for r in g.readings}
     values = [variable.value for variable in kernels.values()]
     weights = dict(zip(kernels, _of_units(net, groups, kernels), strict=True))
@@ -241,7 +246,3 @@ def _of_units(net: Network, groups: Sequence[Group], kernels: dict[int, Any]) ->
         np.where(masks[key], np.asarray(variable.numpy(), np.float64), 0.0)
         for key, variable in kernels.items()
     ]
-
-
-_PARTS = {"taylor": 1, "oba": 2}
-_OF_BATCH = {"taylor": _squares, "oba": _expansion}

@@ -6,10 +6,10 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.apoptosis import rebuild
+from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.derivatives import must_have_derivatives
 from matex.apoptosis.forward import Traced
 from matex.apoptosis.held_out_loss import HeldOutLoss
-from matex.apoptosis.importance import BY_LOSS
 from matex.apoptosis.measure import samples_needed
 from matex.apoptosis.network import Network
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
@@ -54,9 +54,9 @@ class EventSamples:
 
     def must_serve(self, criterion: str, net: Network) -> None:
         """Raise where *criterion* asks what the rows to score units on do not tell of *net*."""
-        if criterion in BY_LOSS:
-            groups = groups_of(net)
-            must_have_derivatives(criterion, self._forward.model, net, groups, self.scoring)
+        row, model = CRITERIA[criterion], self._forward.model
+        if row.derivatives is not None:
+            must_have_derivatives(row, model, net, groups_of(net), self.scoring)
 
     def before_training(self) -> HeldOutLoss:
         """Held-out loss of the untrained network, before fit has made its validation data."""

@@ -45,6 +45,11 @@ class GroupStatistics(NamedTuple):
     def units(self) -> int:
         return len(self.incoming)
 
+    @property
+    def outgoing(self) -> np.ndarray:
+        """Outgoing rows of the units in all readers, shape (n, all m), float64."""
+        return np.concatenate([one.outgoing.astype(np.float64) for one in self.readers], 1)
+
 
 class Limits(NamedTuple):
     """The limits of a removal.

@@ -16,26 +16,42 @@ all go, each summed over the unit's coupled parameters, as in Sun et al., "Optim
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from matex.apoptosis.criterion import Criterion, Derivatives
 from matex.apoptosis.group_statistics import GreedyRemoval, GroupStatistics, Limits, Removal
 
-__all__ = ["BY_LOSS", "importance", "remove_by_importance"]
-
-BY_LOSS = ("taylor", "oba")
+__all__ = ["OBA", "TAYLOR"]
 
 
-def importance(criterion: str, sums: np.ndarray) -> np.ndarray:
-    """The importance of each unit by the sums of :mod:`matex.apoptosis.derivatives`. Pure."""
-    if criterion == "taylor":
-        (result,) = sums
-    else:
-        first, second = sums
-        result = np.abs(0.5 * second - first)
+def _squares(*batch: Any) -> list[np.ndarray | None]:
+    """The sums of (dL/dz)^2; see :class:`Derivatives`."""
+    from matex.apoptosis.derivatives import squares  # which imports TensorFlow
+
+    return squares(*batch)
+
+
+def _expansion(*batch: Any) -> list[np.ndarray | None]:
+    """The sums of g w and of w (H w); see :class:`Derivatives`."""
+    from matex.apoptosis.derivatives import expansion  # which imports TensorFlow
+
+    return expansion(*batch)
+
+
+def _mean_square(sums: np.ndarray) -> np.ndarray:
+    (result,) = sums
     return result
 
 
-def remove_by_importance(statistics: GroupStatistics, limits: Limits) -> Removal:
+def _second_order(sums: np.ndarray) -> np.ndarray:
+    first, second = sums
+    result: np.ndarray = np.abs(0.5 * second - first)
+    return result
+
+
+def _remove_by_importance(statistics: GroupStatistics, limits: Limits, seed: int) -> Removal:
     """The removal of the units of least importance; pure.
 
     The cost of a unit is its share of the importance of all.
@@ -50,3 +66,22 @@ def remove_by_importance(statistics: GroupStatistics, limits: Limits) -> Removal
         if not greedy.remove(unit, float(scores[unit]) / total):
             break
     return greedy.removal
+
+
+TAYLOR = Criterion(
+    name="taylor",
+    choose=_remove_by_importance,
+    derivatives=Derivatives(
+        orders="derivative", parts=1, of_batch=_squares, importance=_mean_square
+    ),
+)
+OBA = Criterion(
+    name="oba",
+    choose=_remove_by_importance,
+    derivatives=Derivatives(
+        orders="first and second derivatives",
+        parts=2,
+        of_batch=_expansion,
+        importance=_second_order,
+    ),
+)

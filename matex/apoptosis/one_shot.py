@@ -91,7 +91,7 @@ def _pruned(
     """Prune to *asked*, the fraction of a size that must be removed."""
     target, ratio = asked
     for name, value, known in (
-        ("criterion", criterion, CRITERIA),
+        ("criterion", criterion, tuple(CRITERIA)),
         ("target", target, MEASURES),
     ):
         if value not in known:

@@ -1,4 +1,4 @@
-"""Criteria that use weights alone: one other unit takes over a unit's work, or none does.
+"""Criteria that use weights alone: one other unit takes over a unit's work.
 
 For unit j with incoming vector w_j and outgoing row u_j, merged into i, the nearest that
 stays: ``u_i += lam u_j``.
@@ -9,8 +9,6 @@ criterion     lam                             score, the smallest goes first
 similarity    1                               |u_j|^2 |w_i - w_j|^2 (arXiv:1507.06149)
 projection    max(0, <w_i, w_j> / |w_i|^2)    |u_j|^2 |w_j|^2 sin^2(w_i, w_j)
 angle         |w_j| / |w_i|                   the angle between w_i and w_j
-magnitude     0                               |w_j| |u_j|
-random        0                               none
 ============  ==============================  ======================================
 
 A lam other than 0 and 1 is right only for units whose activation scales with their
@@ -19,31 +17,85 @@ incoming vector; for the others ``projection`` and ``angle`` are ``similarity``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
+from matex.apoptosis.criterion import Criterion, for_readers
 from matex.apoptosis.group_statistics import GreedyRemoval, GroupStatistics, Limits, Removal
 
-__all__ = ["BASELINES", "inheritance", "remove_by_baseline", "remove_by_pairs"]
-
-BASELINES = ("magnitude", "random")
+__all__ = ["ANGLE", "PROJECTION", "SIMILARITY"]
 
 
-def remove_by_pairs(criterion: str, statistics: GroupStatistics, limits: Limits) -> Removal:
-    """The removal by ``similarity``, ``projection`` or ``angle``; pure."""
+class _Geometry:
+    """Products and angles of all pairs of incoming vectors: arrays with j in rows, i in columns."""
+
+    def __init__(self, w: np.ndarray) -> None:
+        self.product = w @ w.T
+        self.square = np.diagonal(self.product).copy()
+        self.safe = np.maximum(self.square, 1e-300)
+        outer = np.sqrt(np.outer(self.safe, self.safe))
+        self.cosine = np.clip(self.product / outer, -1.0, 1.0)
+        self.angle = np.arccos(self.cosine)
+
+    @property
+    def acute(self) -> np.ndarray:
+        """Whether w_i can take over a part of w_j."""
+        acute: np.ndarray = self.cosine > 0
+        return acute
+
+    @property
+    def sine_part(self) -> np.ndarray:
+        """The square of what w_j has beside w_i."""
+        part: np.ndarray = self.square[:, None] * np.where(self.acute, 1 - self.cosine**2, 1.0)
+        return part
+
+
+class _Merging(NamedTuple):
+    """Rule by which a unit is merged into another one."""
+
+    lost: Callable[[_Geometry], np.ndarray]
+    """The lost part of w_j."""
+    factor: Callable[[_Geometry], np.ndarray]
+    """lam."""
+    nearest_by_angle: bool = False
+    """Whether the heir, and the unit that goes first, are those of the smallest angle."""
+
+
+_SIMILAR = _Merging(
+    lost=lambda g: np.maximum(g.square[:, None] + g.square[None, :] - 2 * g.product, 0.0),
+    factor=lambda g: np.ones_like(g.product),
+)
+_PROJECTED = _Merging(
+    lost=lambda g: g.sine_part,
+    factor=lambda g: np.where(g.acute, g.product / g.safe[None, :], 0.0),
+)
+_TURNED = _Merging(
+    lost=lambda g: g.sine_part,
+    factor=lambda g: np.where(g.acute, np.sqrt(g.safe[:, None] / g.safe[None, :]), 0.0),
+    nearest_by_angle=True,
+)
+
+
+def _remove(merging: _Merging, statistics: GroupStatistics, limits: Limits) -> Removal:
+    """The removal by *merging*; pure."""
     if not statistics.scales:
-        criterion = "similarity"
-    incoming, outgoing = statistics.incoming, _outgoing(statistics)
-    distance, factor, angle = _pairwise(criterion, incoming)
+        merging = _SIMILAR
+    incoming, outgoing = statistics.incoming, statistics.outgoing
+    pairs = _Geometry(incoming)
+    distance, factor, angle = merging.lost(pairs), merging.factor(pairs), pairs.angle
     np.fill_diagonal(distance, np.inf)
     np.fill_diagonal(angle, np.inf)
-    nearest = (angle if criterion == "angle" else distance).argmin(1)
+    nearness = angle if merging.nearest_by_angle else distance
+    nearest = nearness.argmin(1)
     power = np.einsum("jm,jm->j", outgoing, outgoing)
     total = max(float(power @ np.einsum("jd,jd->j", incoming, incoming)), 1e-300)
     greedy = GreedyRemoval(statistics.units, limits)
     rows = np.arange(statistics.units)
     while True:
         lost = power * distance[rows, nearest]
-        unit = greedy.pick(angle[rows, nearest] if criterion == "angle" else lost)
+        unit = greedy.pick(angle[rows, nearest] if merging.nearest_by_angle else lost)
         if unit is None or not greedy.remove(unit, float(lost[unit]) / total):
             break
         heir = int(nearest[unit])
@@ -52,65 +104,35 @@ def remove_by_pairs(criterion: str, statistics: GroupStatistics, limits: Limits)
         power[heir] = outgoing[heir] @ outgoing[heir]
         distance[:, unit] = angle[:, unit] = np.inf
         for orphan in np.flatnonzero(greedy.alive & (nearest == unit)):
-            nearest[orphan] = (angle if criterion == "angle" else distance)[orphan].argmin()
+            nearest[orphan] = nearness[orphan].argmin()
     return greedy.removal
 
 
-def remove_by_baseline(
-    criterion: str, statistics: GroupStatistics, limits: Limits, *, seed: int = 0
-) -> Removal:
-    """Removal by ``magnitude`` or ``random``, without transfer of work; pure.
-
-    Random units that cost too much are passed over: others may cost less.
-    """
-    outgoing = _outgoing(statistics)
-    incoming = statistics.incoming
-    power = np.einsum("jm,jm->j", outgoing, outgoing) * np.einsum("jd,jd->j", incoming, incoming)
-    scores = power
-    if criterion == "random":
-        scores = np.random.default_rng(seed).random(statistics.units)
-    greedy = GreedyRemoval(statistics.units, limits)
-    total = max(float(power.sum()), 1e-300)
-    while (unit := greedy.pick(scores)) is not None:
-        if greedy.remove(unit, float(power[unit]) / total):
-            continue
-        if criterion != "random":
-            break
-        greedy.keep(unit)
-    return greedy.removal
-
-
-def _outgoing(statistics: GroupStatistics) -> np.ndarray:
-    return np.concatenate([reader.outgoing.astype(np.float64) for reader in statistics.readers], 1)
-
-
-def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The lost part of w_j, lam, and the angle: arrays with j in rows and i in columns."""
-    product = w @ w.T
-    square = np.diagonal(product).copy()
-    safe = np.maximum(square, 1e-300)
-    cosine = np.clip(product / np.sqrt(np.outer(safe, safe)), -1.0, 1.0)
-    angle = np.arccos(cosine)
-    if criterion == "similarity":
-        distance = np.maximum(square[:, None] + square[None, :] - 2 * product, 0.0)
-        return distance, np.ones_like(product), angle
-    acute = cosine > 0
-    distance = square[:, None] * np.where(acute, 1 - cosine**2, 1.0)
-    if criterion == "projection":
-        return distance, np.where(acute, product / safe[None, :], 0.0), angle
-    factor = np.sqrt(safe[:, None] / safe[None, :])
-    return distance, np.where(acute, factor, 0.0), angle
-
-
-def inheritance(
-    criterion: str, statistics: GroupStatistics, kept: np.ndarray, removed: np.ndarray
+def _inheritance(
+    merging: _Merging, statistics: GroupStatistics, kept: np.ndarray, removed: np.ndarray
 ) -> np.ndarray:
     """The part of the work of each of *removed* that each of *kept* takes: shape (k, r). Pure."""
     transfer = np.zeros((len(kept), len(removed)))
-    if criterion in BASELINES or not len(removed):
+    if not len(removed):
         return transfer
-    criterion = criterion if statistics.scales else "similarity"
-    distance, factor, angle = _pairwise(criterion, statistics.incoming)
-    near = (angle if criterion == "angle" else distance)[np.ix_(removed, kept)].argmin(1)
-    transfer[near, np.arange(len(removed))] = factor[removed, kept[near]]
+    merging = merging if statistics.scales else _SIMILAR
+    pairs = _Geometry(statistics.incoming)
+    nearness = pairs.angle if merging.nearest_by_angle else merging.lost(pairs)
+    near = nearness[np.ix_(removed, kept)].argmin(1)
+    transfer[near, np.arange(len(removed))] = merging.factor(pairs)[removed, kept[near]]
     return transfer
+
+
+def _criterion(name: str, merging: _Merging) -> Criterion:
+    return Criterion(
+        name=name,
+        choose=lambda statistics, limits, seed: _remove(merging, statistics, limits),
+        transfers=lambda statistics, kept, removed: for_readers(
+            _inheritance(merging, statistics, kept, removed), statistics
+        ),
+    )
+
+
+SIMILARITY = _criterion("similarity", _SIMILAR)
+PROJECTION = _criterion("projection", _PROJECTED)
+ANGLE = _criterion("angle", _TURNED)

@@ -11,10 +11,10 @@ import numpy as np
 from matex import keras_hooks
 from matex.apoptosis import derivatives, measure, surgery, targets
 from matex.apoptosis.allotment import allotted
-from matex.apoptosis.criteria import choose, transfers
+from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.criterion import Derivatives
 from matex.apoptosis.group_statistics import GroupStatistics, Limits, Removal
 from matex.apoptosis.held_out_loss import HeldOutLoss
-from matex.apoptosis.importance import BY_LOSS, importance
 from matex.apoptosis.masking import Masks
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.proof import Probe, cut_proven
@@ -50,6 +50,7 @@ class ModelTrial(Trial):
     ) -> None:
         self._model = model
         self._options = options
+        self._criterion = CRITERIA[options.criterion]
         self._held_out = held_out
         self._peers = peers
         self.net = trace(model, exclude=options.exclude)
@@ -74,14 +75,14 @@ class ModelTrial(Trial):
             Unsupported: the loss has no such derivatives.
         """
         needed = measure.samples_needed(self.net, self._groups, scoring.size)
-        if self._options.criterion == "gram":
+        if self._criterion.moments:
             self._measure_moments(scoring.fewer(needed))
-        elif self._options.criterion in BY_LOSS:
-            self._measure_derivatives(scoring.fewer(needed))
+        if self._criterion.derivatives is not None:
+            self._measure_derivatives(self._criterion.derivatives, scoring.fewer(needed))
 
-    def _measure_derivatives(self, scoring: Sample) -> None:
+    def _measure_derivatives(self, wanted: Derivatives, scoring: Sample) -> None:
         """Measure derivatives of the loss over the sample, in shares; collective."""
-        criterion, groups = self._options.criterion, self._groups
+        criterion, groups = self._criterion, self._groups
         derivatives.must_have_derivatives(criterion, self._model, self.net, groups, scoring)
         losses = derivatives.Losses(self._model, scoring.size, scoring.batches([(0, 1)])[0])
 
@@ -92,12 +93,12 @@ class ModelTrial(Trial):
             losses.denominators = self._peers.total(scoring.size, count, add_denominators)
 
         def add(spans: list[Span], total: np.ndarray) -> None:
-            into = derivatives.views(criterion, groups, total)
-            derivatives.add(criterion, losses, self.net, groups, scoring.batches(spans), into)
+            into = derivatives.views(wanted, groups, total)
+            derivatives.add(wanted, losses, self.net, groups, scoring.batches(spans), into)
 
-        total = self._peers.total(scoring.size, derivatives.numbers(criterion, groups), add)
-        sums = derivatives.views(criterion, groups, total / scoring.size)
-        self._importances = [importance(criterion, own) for own in sums]
+        total = self._peers.total(scoring.size, derivatives.numbers(wanted, groups), add)
+        sums = derivatives.views(wanted, groups, total / scoring.size)
+        self._importances = [wanted.importance(own) for own in sums]
 
     def _measure_moments(self, scoring: Sample) -> None:
         """Measure second moments over the sample, in shares; collective."""
@@ -121,7 +122,6 @@ class ModelTrial(Trial):
     ) -> list[Candidate]:
         """The removals of each group, at up to the most that the search may try; collective."""
         fraction = thresholds.mode.fraction
-        options = self._options
         most = MORE if thresholds.mode.adapts else 1.0
 
         def make(number: int) -> Removal:
@@ -129,7 +129,7 @@ class ModelTrial(Trial):
             limits = Limits(
                 int(fraction * group.width), most * thresholds.tau(group.name), group.parts
             )
-            return choose(options.criterion, self._facts(number), limits, seed=options.seed)
+            return self._criterion.choose(self._facts(number), limits, self._options.seed)
 
         removals = self._peers.decide([group.width for group in self._groups], make)
         found = [
@@ -213,12 +213,12 @@ class ModelTrial(Trial):
         self._held_out.accept()
 
     def _transfers(self, one: Candidate) -> tuple[np.ndarray, ...]:
-        criterion, removal = self._options.criterion, one.removal
+        criterion, removal = self._criterion, one.removal
         key = one.number, len(removal.removed)
         if key not in self._known:
             facts = self._facts(one.number)
-            given = transfers(criterion, facts, removal.kept, removal.removed)
-            if criterion != "gram":  # which looks at weights that the others' removed units change
+            given = criterion.transfers(facts, removal.kept, removal.removed)
+            if not criterion.reuses_transfers:
                 return given
             self._known[key] = given
         return self._known[key]

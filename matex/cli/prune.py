@@ -7,27 +7,19 @@ import os
 from pathlib import Path
 from typing import Any
 
+from matex.apoptosis.criteria import CRITERIA
 from matex.cli.importing import import_by_name, unheard_import
 from matex.cli.values import at_least_one, fraction
 from matex.errors import InputError
 
-__all__ = ["CRITERIA", "TARGETS", "add_command"]
+__all__ = ["TARGETS", "add_command"]
 
-CRITERIA = (
-    "gram",
-    "projection",
-    "similarity",
-    "angle",
-    "taylor",
-    "oba",
-    "magnitude",
-    "random",
-)
 TARGETS = ("parameters", "flops")
 
 
 def add_command(commands: Any) -> None:
     """Add ``prune`` to the subparsers *commands*."""
+    by_loss = " and ".join(name for name, one in CRITERIA.items() if one.derivatives)
     parser = commands.add_parser(
         "prune",
         help="make a trained model smaller",
@@ -59,9 +51,9 @@ def add_command(commands: Any) -> None:
     )
     add(
         "--criterion",
-        choices=CRITERIA,
+        choices=tuple(CRITERIA),
         default="gram",
-        help="by what units are chosen (default: gram); taylor and oba want a model with a loss, "
+        help=f"by what units are chosen (default: gram); {by_loss} want a model with a loss, "
         "and y in the data",
     )
     add(

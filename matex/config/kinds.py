@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matex.config.compressions import COMPRESSIONS, compression_of
 from matex.config.durations import duration_s, duration_text
 from matex.config.monitored import monitored
 from matex.config.named_arguments import named_arguments
@@ -71,17 +72,9 @@ def _word(value: Any) -> str:
     return value
 
 
-_FORMATS = ("none", "fp16", "bf16", "int8")
-_MOST_RANK = 64
-
-
 def _compression(value: Any) -> str:
-    """The name of a format, or ``powersgd:R``."""
     text = _word(value)
-    if text not in _FORMATS:
-        name, _, rank = text.partition(":")
-        if name != "powersgd" or not 1 <= int(rank) <= _MOST_RANK or rank != str(int(rank)):
-            raise ValueError
+    compression_of(text)
     return text
 
 
@@ -130,7 +123,7 @@ SWITCH = Kind("0 or 1", lambda text: _switch(int(text)), _switch, lambda value: 
 PATH = Kind("a path", _path_of, _path, lambda value: str(value.absolute()))
 WORDS = Kind("texts, with blanks between them", _words, _words, " ".join)
 COMPRESSION = Kind(
-    f"one of {', '.join(_FORMATS)}, powersgd:R with R from 1 to {_MOST_RANK}",
+    f"one of {', '.join(row.wanted for row in COMPRESSIONS.values())}",
     _compression,
     _compression,
 )

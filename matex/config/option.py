@@ -37,6 +37,7 @@ class Option:
         below: limit that must exceed the value; None for no limit.
         strategies: strategies under which it may differ from its default; empty for all.
         why: reason for that, if the strategies do not tell.
+        two_level: strategies under which it wants ``--two-level``, too; empty for none.
         condition: options required beside it, in the help; made from *strategies* by default.
         flag: spelling on the command line; "" if it has none.
         short: second spelling, of one letter; "" for none.
@@ -61,6 +62,7 @@ class Option:
     below: float | None = None
     strategies: tuple[str, ...] = ()
     why: str = ""
+    two_level: tuple[str, ...] = ()
     condition: str = ""
     flag: str = ""
     short: str = ""

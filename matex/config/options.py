@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from matex.config.compressions import COMPRESSIONS
 from matex.config.kinds import COMPRESSION, FINITE, MONITOR, OPTIMIZER, TIME
 from matex.config.option import check_values, option
 
@@ -45,6 +46,7 @@ _SYNC = ("sync",)
 _CENTRE = ("easgd", "downpour")
 #: ``--respawn`` without a number.
 AS_MANY_AS_ARE_LOST = 1_000_000
+_FORMS = ",".join(row.form for row in COMPRESSIONS.values())
 #: Why shares of a batch are equal there.
 OWN_ROWS = "elsewhere each rank's own rows make its update"
 
@@ -206,7 +208,7 @@ class RankOptions:
         below=4097, condition="with --deterministic",
         default_text="the smallest power of two that is at least the ranks")
     compression: str = option(
-        "none", "{none,fp16,bf16,int8,powersgd:R}", "gradients travel in fewer bits between "
+        "none", f"{{{_FORMS}}}", "gradients travel in fewer bits between "
         "hosts, or between ranks of one host, or as factors of rank R; what rounding takes is "
         "added to the next step's. With gossip: models travel so", WORK, kind=COMPRESSION,
         strategies=(*_SYNC, "gossip"), why="daso always sends bf16, and centres add up as they are")
@@ -217,6 +219,7 @@ class RankOptions:
 
     ranks_per_node: int = option(
         0, "K", "K ranks in a row make a node", DIVERGING, least=0, strategies=("daso", *_CENTRE),
+        two_level=_CENTRE,
         condition="with --strategy daso, or --two-level", default_text="those of a host")
     sync_every: int | None = option(
         None, "K", "steps between a rank's meetings with the centre", DIVERGING, least=1,
@@ -226,7 +229,8 @@ class RankOptions:
         "one above them", DIVERGING, strategies=_CENTRE)
     outer_every: int | None = option(
         None, "K", "meetings of a node's ranks between two of its centre with the one above",
-        DIVERGING, least=2, condition="with --two-level", default_text="4", strategies=_CENTRE)
+        DIVERGING, least=2, condition="with --two-level", default_text="4", strategies=_CENTRE,
+        two_level=_CENTRE)
     asynchronous: bool = option(
         False, "", "ranks meet the centre in turn, and do not wait", DIVERGING,
         strategies=("easgd",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from matex.config.compressions import COMPRESSIONS, compression_of
 from matex.config.contradiction import Contradiction
 from matex.config.named_arguments import KERAS_OPTIMIZERS, named_arguments, unfit_argument
 from matex.config.option import options_of
@@ -45,18 +46,7 @@ def check_together(config: RankOptions) -> None:
             "Received: {exchange_plan:=} with {compression:=}",
             config,
         )
-    if config.compression.startswith("powersgd") and config.strategy != "sync":
-        raise Contradiction(
-            "{compression} powersgd is for gradients: sync sends them, gossip takes fp16, bf16 and "
-            "int8. Received: {compression:=} with {strategy:=}",
-            config,
-        )
-    if config.compression.startswith("powersgd") and config.exchange == "native":
-        raise Contradiction(
-            "{compression} powersgd is computed by NumPy: leave {exchange} out, or give another "
-            "{compression}. Received: {exchange:=} with {compression:=}",
-            config,
-        )
+    _check_compression(config)
     _check_strategy(config)
     _check_centres(config)
     _check_shares(config)
@@ -115,6 +105,28 @@ def _check_deterministic(config: RankOptions) -> None:
         )
 
 
+def _check_compression(config: RankOptions) -> None:
+    """Refuse a compression that is not for what is sent, or not for who sends it."""
+    row = compression_of(config.compression)
+    if row.only_gradients and config.strategy != "sync":
+        *others, last = (
+            name
+            for name, other in COMPRESSIONS.items()
+            if name != "none" and not other.only_gradients
+        )
+        raise Contradiction(
+            f"{{compression}} {row.name} is for gradients: sync sends them, gossip takes "
+            f"{', '.join(others)} and {last}. Received: {{compression:=}} with {{strategy:=}}",
+            config,
+        )
+    if row.by_numpy and config.exchange == "native":
+        raise Contradiction(
+            f"{{compression}} {row.name} is computed by NumPy: leave {{exchange}} out, or give "
+            "another {compression}. Received: {exchange:=} with {compression:=}",
+            config,
+        )
+
+
 def _check_strategy(config: RankOptions) -> None:
     """Refuse an option that the strategy does not know."""
     for option in options_of(type(config)):
@@ -132,8 +144,9 @@ def _check_strategy(config: RankOptions) -> None:
 
 def _check_centres(config: RankOptions) -> None:
     """Refuse a centre that cannot be: in two levels, or met in turn."""
-    for name in ("ranks_per_node", "outer_every"):
-        if getattr(config, name) and config.strategy != "daso" and not config.two_level:
+    for option in options_of(type(config)):
+        is_given, name = getattr(config, option.attribute) != option.default, option.name
+        if is_given and config.strategy in option.two_level and not config.two_level:
             raise Contradiction(
                 f"with strategy {config.strategy} {{{name}}} is for two levels: give {{two_level}} "
                 f"too. Received: {{{name}:=}} without it",
@@ -160,8 +173,8 @@ def _check_centres(config: RankOptions) -> None:
             )
     if config.asynchronous and config.sync_every == 1:
         raise Contradiction(
-            "asynchronous easgd wants {sync_every} of at least 2, which a meeting takes. "
-            "Received: {sync_every:=}",
+            f"asynchronous {config.strategy} wants {{sync_every}} of at least 2, which a meeting "
+            "takes. Received: {sync_every:=}",
             config,
         )
 

@@ -12,9 +12,9 @@ import ft
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
-from matex.exchange.low_rank import rank_of
 from matex.exchange.native import RECORD_BYTES, NativeExchange
 from matex.exchange.plan import MOST_HOSTS, is_sliced
+from matex.exchange.reductions import is_by_numpy
 from matex.exchange.trial import PlanTimes, try_out
 
 __all__ = ["Choice", "caches", "library"]
@@ -43,7 +43,8 @@ class Choice:
         kind: auto, native or host.
         cache: directory of the user's cache.
         plan: one of :data:`matex.exchange.plan.PLANS`.
-        compression: a key of :data:`matex.exchange.codecs.CODECS`, ``powersgd:R`` or ``none``.
+        compression: a key of :data:`matex.exchange.reductions.REDUCTIONS`; ``powersgd:R`` with the
+            rank R of factors.
         impossible: reason for which the native exchange cannot be used here; empty if it can.
     """
 
@@ -57,7 +58,7 @@ class Choice:
         impossible: str = "",
     ) -> None:
         self._sum_options = {"plan": plan, "compression": compression}
-        if not impossible and rank_of(compression):
+        if not impossible and is_by_numpy(compression):
             impossible = f"{compression} is computed by NumPy"
         self._trial: PlanTimes | None = None
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()

@@ -17,6 +17,9 @@ _LARGEST = np.float32(127)
 class Codec(Protocol):
     """A format of float32 numbers, in which NaN and infinity need not be preserved."""
 
+    number: int
+    """Number of the format in ``numbers.h``."""
+
     def nbytes(self, count: int) -> int:
         """Number of bytes of *count* numbers."""
 
@@ -28,8 +31,9 @@ class Codec(Protocol):
 
 
 class _Bits16:
-    def __init__(self, numbers: Format) -> None:
+    def __init__(self, numbers: Format, number: int) -> None:
         self._numbers = numbers
+        self.number = number
 
     def nbytes(self, count: int) -> int:
         return 2 * count
@@ -46,6 +50,8 @@ class _Bits8:
 
     The scales, float32, come before the integers.
     """
+
+    number = 3
 
     def nbytes(self, count: int) -> int:
         return 4 * -(-count // BLOCK) + count
@@ -70,11 +76,14 @@ class _Bits8:
 
 
 #: Codecs by their names in ``--compression``.
-CODECS: dict[str, Codec] = {name: _Bits16(format) for name, format in FORMATS.items()}
-CODECS["int8"] = _Bits8()
+CODECS: dict[str, Codec] = {
+    "fp16": _Bits16(FORMATS["fp16"], number=1),
+    "bf16": _Bits16(FORMATS["bf16"], number=2),
+    "int8": _Bits8(),
+}
 
 #: Numbers of the formats in numbers.h.
-FORMAT_NUMBERS = {"none": 0, "fp16": 1, "bf16": 2, "int8": 3}
+FORMAT_NUMBERS = {"none": 0, **{name: codec.number for name, codec in CODECS.items()}}
 
 
 def format_of(bucket: Range, extent: Extent, compression: str) -> str:

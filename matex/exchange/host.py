@@ -12,10 +12,9 @@ import ft
 from matex.errors import TrainingError
 from matex.exchange.buffers import aligned, copied
 from matex.exchange.layout import Header, Layout, header_of
-from matex.exchange.low_rank import LowRank, rank_of
-from matex.exchange.plan import is_sliced
-from matex.exchange.route import Extent, Route
-from matex.exchange.slices import Slices
+from matex.exchange.reduction import ReductionTerms
+from matex.exchange.reductions import make_reduction
+from matex.exchange.route import Route
 
 __all__ = ["HostExchange"]
 
@@ -44,7 +43,8 @@ class HostExchange:
         large_bytes: size of the vector from which there is one result buffer.
         chunk: elements of one MPI call; chosen by the number of ranks by default.
         plan: one of :data:`matex.exchange.plan.PLANS`.
-        compression: a key of :data:`matex.exchange.codecs.CODECS`, ``powersgd:R`` or ``none``.
+        compression: a key of :data:`matex.exchange.reductions.REDUCTIONS`; ``powersgd:R`` with the
+            rank R of factors.
         route_of: function that returns the route of slices among the members.
     """
 
@@ -65,24 +65,19 @@ class HostExchange:
         self._communicator = communicator
         self._faults = faults
         self.check_finite = check_finite
-        self._given_chunk = chunk
-        self._sum_plan = plan
-        self._compression = compression
-        rank = rank_of(compression)
-        self._low_rank: LowRank | None = None
-        if rank:
-            self._low_rank = LowRank(communicator, layout, rank=rank, route_of=route_of)
-        self._slices = Slices(
-            communicator,
-            Extent(layout.lasting, layout.offsets[-2], layout.size, layout.dtype),
-            compression="none" if rank else compression,
+        self._terms = ReductionTerms(
+            communicator=communicator,
+            layout=layout,
+            is_large=layout.size * layout.dtype.itemsize >= large_bytes,
+            chunk=chunk,
+            plan=plan,
+            compression=compression,
             route_of=route_of,
         )
+        self._reduction = make_reduction(self._terms)
         self._send = aligned(layout)
         self._send_views = layout.views(self._send)
-        # Peers may need the factors of a result instead of the result.
-        is_large = layout.size * layout.dtype.itemsize >= large_bytes
-        results = [aligned(layout) for _ in range(1 if is_large or rank else 2)]
+        results = [aligned(layout) for _ in range(self._reduction.result_count)]
         self._results = [(vector, layout.views(vector)) for vector in results]
         self._operation = 0
         self._began = time.perf_counter()
@@ -100,8 +95,7 @@ class HostExchange:
     def result(self) -> list[np.ndarray]:
         """Parts of the newest sum, once complete; kept until the next sum is complete."""
         vector, views = self._results[0]
-        if self._low_rank is not None:
-            self._low_rank.unpack(vector)
+        self._reduction.complete(vector)
         return views
 
     @property
@@ -112,16 +106,14 @@ class HostExchange:
     @property
     def bytes(self) -> int:
         """Bytes that this rank passes to MPI in one exchange."""
-        if not self._is_sliced:
-            return self._send.nbytes
-        return (self._low_rank or self._slices).bytes
+        return self._reduction.bytes
 
     def begin(self, *, samples: int, fingerprint: int) -> None:
         """Start a new step, with the expected number and fingerprint of its samples."""
         self.error = None
         self.spoiled = False
         self.expected = (samples, fingerprint)
-        (self._low_rank or self._slices).next_step()
+        self._reduction.next_step()
         self._began = time.perf_counter()
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
@@ -204,51 +196,7 @@ class HostExchange:
         return self.result
 
     def _reduce(self, result: np.ndarray) -> None:
-        low_rank = self._low_rank
-        if low_rank is not None and self._is_sliced:
-            self._communicator.attempt(
-                low_rank.factors,
-                lambda comm: low_rank.exchange(comm, self._send),
-                lambda: low_rank.is_whole,
-                untouched=True,
-            )
-            return
-        if low_rank is not None:
-            low_rank.leave_off()
-        if self._is_sliced:
-            self._communicator.attempt(
-                result,
-                lambda comm: self._slices.exchange(comm, self._send, result),
-                self._is_whole,
-                untouched=True,
-            )
-            return
-        self._communicator.allreduce(
-            self._send,
-            result,
-            valid=self._is_whole,
-            untouched=True,
-            barrier_first=self._has_one_result,
-            chunk=self._chunk,
-        )
-
-    @property
-    def _is_sliced(self) -> bool:
-        world = self._communicator.world
-        return is_sliced(
-            self._sum_plan, size=world.size, hosts=world.host_count,
-            compressed=self._compression != "none",
-        )  # fmt: skip
-
-    @property
-    def _chunk(self) -> int:
-        world = self._communicator.world
-        default = ft.chunk_elements(self.layout.dtype.itemsize, world.size, hosts=world.host_count)
-        return self._given_chunk or default
-
-    @property
-    def _has_one_result(self) -> bool:
-        return len(self._results) == 1
+        self._reduction.reduce(self._send, result, self._is_whole)
 
     def _next_result(self) -> np.ndarray:
         """Buffer for the result; a replay writes to the buffer of the failed attempt."""
@@ -256,8 +204,7 @@ class HostExchange:
         if operation != self._operation:
             self._operation = operation
             self._results.reverse()
-            if self._low_rank is not None:
-                self._low_rank.next_operation()
+            self._reduction.next_operation()
         return self._results[0][0]
 
     def _is_whole(self) -> bool:

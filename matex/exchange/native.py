@@ -15,6 +15,7 @@ from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library
 from matex.exchange.route import groups
+from matex.exchange.sliced_sum import SlicedSum
 from matex.exchange.slices import TAGS, Tables
 
 __all__ = ["RECORD_BYTES", "NativeExchange"]
@@ -100,7 +101,7 @@ class NativeExchange(HostExchange):
             send=self._send.ctypes.data,
             offsets=self._offsets.ctypes.data,
             parts=len(layout.shapes),
-            fence=self._has_one_result,
+            fence=self._reduction.result_count == 1,
         )
         route = record.route
         for target, names in ((record, _COLLECTIVES), (route, _CALLS)):
@@ -132,7 +133,7 @@ class NativeExchange(HostExchange):
         leave = [
             self._library.early(parts[first:last], plan=record, U=dtype, group=number)
             for number, (first, last) in reversed(list(enumerate(pairwise(self._groups))))
-            if self._is_sliced
+            if self._terms.is_sliced
         ]
         with tf.control_dependencies(leave):
             sums: list[Any] = self._library.operation(parts, plan=record, U=dtype, N=len(parts))
@@ -152,8 +153,8 @@ class NativeExchange(HostExchange):
             nonlocal output, refused
             record.comm = comm.handle
             record.size = self._communicator.world.size
-            record.chunk = self._chunk
-            record.sliced = self._is_sliced
+            record.chunk = self._terms.chunk_elements
+            record.sliced = self._terms.is_sliced
             if record.sliced:
                 self._set_out()
             try:
@@ -184,7 +185,9 @@ class NativeExchange(HostExchange):
 
     def _set_out(self) -> None:
         """Pass the operation the route of the current members and the rounding residuals."""
-        route, tables, residuals = self._record.route, self._slices.tables, self._slices.residuals
+        assert isinstance(self._reduction, SlicedSum), "no other one is native and sliced"
+        slices, route = self._reduction.slices, self._record.route
+        tables, residuals = slices.tables, slices.residuals
         if tables is not self._tables:
             self._tables = tables
             for name, value in tables.numbers.items():

@@ -22,7 +22,7 @@ from matex.sources.interface import Source
 from matex.sources.stream import Stream
 from matex.steps.end_of_data import ends_by_step
 from matex.steps.traced_step import AnyStep
-from matex.strategies import Strategy, Sync, make_strategy, nodes_by
+from matex.strategies import Ingredients, Strategy, Sync, make_strategy, nodes_by
 
 __all__ = ["FitPlan"]
 
@@ -60,13 +60,15 @@ class FitPlan:
             )
         replica = ReplicaVector(model)
         self.strategy = make_strategy(
-            config,
-            run.communicator,
-            replica,
-            seed=seed,
-            epochs=epochs,
-            nesterov=keras_hooks.nesterov_momentum(model.optimizer),
-            centre_optimizer=self._centre_optimizer(replica),
+            Ingredients(
+                communicator=run.communicator,
+                replica=replica,
+                options=config,
+                seed=seed,
+                epochs=epochs,
+                nesterov=keras_hooks.nesterov_momentum(model.optimizer),
+                centre_optimizer=self._centre_optimizer(replica),
+            )
         )
         self._say_one_level()
         alike = self.strategy.sums_gradients

@@ -14,7 +14,7 @@ from matex.strategies.interface import ReplicaLike, Strategy, Traffic
 from matex.strategies.nodes import nodes_by
 from matex.strategies.rules.centre import CentreRule
 from matex.strategies.sync import Sync
-from matex.strategies.table import STRATEGIES, make_strategy
+from matex.strategies.table import STRATEGIES, Ingredients, make_strategy
 
 __all__ = [
     "STRATEGIES",
@@ -26,6 +26,7 @@ __all__ = [
     "ElasticRule",
     "Gossip",
     "InTurn",
+    "Ingredients",
     "ReplicaLike",
     "Strategy",
     "Sync",

@@ -115,28 +115,11 @@ STRATEGIES: dict[str, Callable[[Ingredients], Strategy]] = {
 }
 
 
-def make_strategy(
-    options: StrategyOptions,
-    communicator: ft.Communicator,
-    replica: ReplicaLike,
-    *,
-    seed: int,
-    epochs: int,
-    nesterov: float = 0.0,
-    centre_optimizer: CentreOptimizer | None = None,
-) -> Strategy:
-    """Strategy that ``options.strategy`` names, for one fit. Local.
+def make_strategy(fit: Ingredients, name: str | None = None) -> Strategy:
+    """Strategy for one fit. Local.
 
     Args:
-        options, replica, seed, epochs, nesterov, centre_optimizer: see :class:`Ingredients`.
+        fit: arguments of which it is made.
+        name: row of :data:`STRATEGIES`; by default the one that the options of *fit* name.
     """
-    ingredients = Ingredients(
-        communicator=communicator,
-        replica=replica,
-        options=options,
-        seed=seed,
-        epochs=epochs,
-        nesterov=nesterov,
-        centre_optimizer=centre_optimizer,
-    )
-    return STRATEGIES[options.strategy](ingredients)
+    return STRATEGIES[name or fit.options.strategy](fit)

@@ -116,7 +116,7 @@ def values(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 def assert_sum(exchange: HostExchange, total: Any, wanted: np.ndarray) -> None:
     """Exact, but for what does not fit fewer bits: rounded twice, and once in the step before."""
-    relative, absolute = ROUNDING.get(exchange._compression, (0.0, 0.0))
+    relative, absolute = ROUNDING.get(exchange._terms.compression, (0.0, 0.0))
     np.testing.assert_allclose(
         total, wanted, rtol=3 * relative, atol=3 * absolute * exchange.result[0].max(initial=64.0)
     )
@@ -265,7 +265,7 @@ def test_not_looking_lets_it_through(make: Make, comm: ft.Communicator) -> None:
         tf.constant([np.inf, 1, 1, 1], tf.float32), tf.constant(auxiliary_of(layout, comm))
     )
     assert not np.isfinite(gradient[0])
-    if exchange._compression != "int8":  # there what is beside it has its scale
+    if exchange._terms.compression != "int8":  # there what is beside it has its scale
         assert gradient[1] == comm.world.size
 
 

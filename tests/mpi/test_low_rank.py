@@ -11,6 +11,7 @@ import pytest
 import ft
 from matex.exchange import Header, HostExchange, Layout
 from matex.exchange.layout import Segment
+from matex.exchange.low_rank_sum import LowRankSum
 from tests.mpi.routes import in_pairs
 
 SHAPES = ((40, 60), (60,), (3, 3, 20, 50), (5, 4))
@@ -71,7 +72,8 @@ def test_what_is_left_out_comes_later(comm: ft.Communicator) -> None:
             [exchange.result[0].reshape(-1), np.zeros(total.size - 2400, np.float32)]
         )
     wanted = steps * sum(parts_of(rank, alike=16)[0] for rank in comm.world.ranks).reshape(-1)
-    kept = exchange._low_rank._taken[:2400].copy()
+    assert isinstance(exchange._reduction, LowRankSum)
+    kept = exchange._reduction.low_rank._taken[:2400].copy()
     everybodys = sum(row for row in comm.allgather(kept).rows)
     scale = np.abs(wanted).max()
     assert np.linalg.norm(everybodys) < 0.7 * np.linalg.norm(wanted)  # less than it would be lost

@@ -21,6 +21,7 @@ from matex.strategies import (
     DownpourRule,
     ElasticRule,
     Gossip,
+    Ingredients,
     InTurn,
     ReplicaLike,
     Strategy,
@@ -71,9 +72,14 @@ def from_a_new_row(**options: Any) -> Make:
                 AveragingRule.name,
                 lambda fit: fit.centre(AveragingRule(), at_once=not fit.options.asynchronous),
             )
-            given = Config(strategy="easgd", sync_every=3, **options)
-            object.__setattr__(given, "strategy", AveragingRule.name)
-            return make_strategy(given, comm, replica, seed=7, epochs=3)
+            fit = Ingredients(
+                communicator=comm,
+                replica=replica,
+                options=Config(strategy="easgd", sync_every=3, **options),
+                seed=7,
+                epochs=3,
+            )
+            return make_strategy(fit, AveragingRule.name)
 
     return make
 
@@ -468,7 +474,11 @@ def test_gossip_sends_one_model_and_receives_one_in_each_step(
 @pytest.mark.parametrize("word", TABLE)
 def test_a_row_makes_the_strategy_of_its_word(word: str, comm: ft.Communicator) -> None:
     vector = Vector()
-    strategy = make_strategy(Config(strategy=word), comm, vector, seed=1, epochs=2)
+    strategy = make_strategy(
+        Ingredients(
+            communicator=comm, replica=vector, options=Config(strategy=word), seed=1, epochs=2
+        )
+    )
     assert strategy.name == word
     strategy.epoch_begins(0)
     strategy.consensus()  # no step was made, so there is nothing to agree on

@@ -13,6 +13,7 @@ from keras import layers
 
 import matex
 from matex.apoptosis import derivatives
+from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.one_shot import prune
 from matex.apoptosis.samples import sample_of
 from matex.apoptosis.trace import groups_of, trace
@@ -98,10 +99,12 @@ def sums(criterion: str, model: Any, *data: Any, ends: tuple[int, ...] = ()) -> 
     for span in spans:
         losses.add_denominators(sample.batches([span]), total)
     losses.denominators = total
-    vector = np.zeros(derivatives.numbers(criterion, groups))
-    into = derivatives.views(criterion, groups, vector)
+    wanted = CRITERIA[criterion].derivatives
+    assert wanted is not None
+    vector = np.zeros(derivatives.numbers(wanted, groups))
+    into = derivatives.views(wanted, groups, vector)
     for span in spans:
-        derivatives.add(criterion, losses, net, groups, sample.batches([span]), into)
+        derivatives.add(wanted, losses, net, groups, sample.batches([span]), into)
     return into
 
 

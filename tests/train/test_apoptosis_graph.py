@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keras import layers, ops
 
 from matex.apoptosis import measure, rebuild, surgery
-from matex.apoptosis.criteria import choose, transfers
+from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.group_statistics import Limits
 from matex.apoptosis.masking import Masks
 from matex.apoptosis.network import Network
@@ -52,8 +52,9 @@ def remove(
     (sums,) = measure.views([group], np.zeros(measure.numbers([group])))
     measure.add(model, net, [group], [(0, sample)], len(sample), [sums])
     facts = surgery.statistics(net, group, sums, incoming=True)
-    removal = choose(criterion, facts, Limits(most, np.inf, parts))
-    given = transfers(criterion, facts, removal.kept, removal.removed)
+    row = CRITERIA[criterion]
+    removal = row.choose(facts, Limits(most, np.inf, parts), 0)
+    given = row.transfers(facts, removal.kept, removal.removed)
     surgery.take_over(net, group, removal, given)
     return set(group.members[removal.removed].tolist())
 

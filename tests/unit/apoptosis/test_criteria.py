@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from matex.apoptosis.criteria import CRITERIA, choose, transfers
+from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.group_statistics import GroupStatistics, Limits, Reader, Removal
-from matex.apoptosis.importance import BY_LOSS, importance
 
 COMPENSATING = ["gram", "projection", "similarity", "angle"]
+BY_LOSS = [name for name, criterion in CRITERIA.items() if criterion.derivatives]
+
+
+def choose(criterion: str, statistics: GroupStatistics, limits: Limits) -> Removal:
+    return CRITERIA[criterion].choose(statistics, limits, 0)
 
 
 def layer(
@@ -27,7 +33,7 @@ def outputs(
     criterion: str, statistics: GroupStatistics, activations: np.ndarray, removal: Removal
 ) -> np.ndarray:
     """Outputs of the reader for the units that stay."""
-    (transfer,) = transfers(criterion, statistics, removal.kept, removal.removed)
+    (transfer,) = CRITERIA[criterion].transfers(statistics, removal.kept, removal.removed)
     outgoing = statistics.readers[0].outgoing
     k = len(removal.kept)
     rows = outgoing[removal.kept] + transfer[:k] @ outgoing[removal.removed]
@@ -111,6 +117,12 @@ def test_blocks_choose_as_one_by_one_does(width: int, generator: np.random.Gener
     assert removal.removed.tolist() == order
 
 
+def test_the_guide_names_every_criterion() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "apoptosis.md"
+    (line,) = [one for one in guide.read_text().splitlines() if one.startswith("| `criterion` |")]
+    assert [name for name in CRITERIA if f"`{name}`" not in line] == []
+
+
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_limits_hold(criterion: str, generator: np.random.Generator) -> None:
     weights, outgoing = generator.normal(size=(40, 9)), generator.normal(size=(40, 3))
@@ -139,9 +151,12 @@ def test_what_the_loss_says_least_about_goes_first_and_nothing_takes_over(criter
 
 
 def test_importance_is_the_published_formula() -> None:
-    assert importance("taylor", np.array([[1.0, 4.0]])).tolist() == [1.0, 4.0]
+    taylor, oba = CRITERIA["taylor"].derivatives, CRITERIA["oba"].derivatives
+    assert taylor is not None
+    assert oba is not None
+    assert taylor.importance(np.array([[1.0, 4.0]])).tolist() == [1.0, 4.0]
     sums = np.array([[1.0, 2.0, -1.0], [4.0, 2.0, 2.0]])
-    assert importance("oba", sums).tolist() == [1.0, 1.0, 2.0]
+    assert oba.importance(sums).tolist() == [1.0, 1.0, 2.0]
 
 
 def test_a_part_that_comes_to_its_end_leaves_the_others(generator: np.random.Generator) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import matex.exchange
+from matex.config.compressions import COMPRESSIONS
 from matex.config.option import options_of
 from matex.config.options import RankOptions
 from matex.exchange.codecs import FORMAT_NUMBERS
 from matex.exchange.plan import PLANS, is_sliced
+from matex.exchange.reductions import REDUCTIONS
 
 
 @pytest.mark.parametrize(
@@ -34,3 +40,14 @@ def test_the_options_offer_what_there_is() -> None:
     (compression,) = (o for o in options_of(RankOptions) if o.name == "compression")
     for name in (*FORMAT_NUMBERS, "powersgd:1"):
         assert compression.take(name) == name
+    by_numpy = {name: row.by_numpy for name, row in COMPRESSIONS.items()}
+    assert by_numpy == {name: reduction.by_numpy for name, reduction in REDUCTIONS.items()}
+    assert {name for name, is_so in by_numpy.items() if not is_so} == FORMAT_NUMBERS.keys()
+
+
+def test_the_native_exchange_knows_the_formats_by_the_same_numbers() -> None:
+    text = (Path(matex.exchange.__file__).parent / "numbers.h").read_text()
+    (rows,) = re.findall(r"^enum Codec \{(.*)\};$", text, re.MULTILINE)
+    numbers = {name: int(number) for name, number in re.findall(r"k(\w+) = (\d+)", rows)}
+    words = {"none": "Plain", "fp16": "Half", "bf16": "Bfloat16", "int8": "Int8"}
+    assert {words[name]: number for name, number in FORMAT_NUMBERS.items()} == numbers

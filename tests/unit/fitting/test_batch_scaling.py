@@ -11,7 +11,7 @@ import ft
 from matex.config import Config
 from matex.fitting.batch_scaling import BatchScaling
 from matex.partition.order import Order, shuffled_anew
-from matex.strategies import make_strategy
+from matex.strategies import Ingredients, make_strategy
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4])
@@ -33,7 +33,11 @@ class Scaled(BatchScaling):
     def __init__(self, config: Config, communicator: Any) -> None:
         super().__init__(config, communicator)
         replica: Any = None  # is not read before the first step
-        self._strategy = make_strategy(config, communicator, replica, seed=0, epochs=9)
+        self._strategy = make_strategy(
+            Ingredients(
+                communicator=communicator, replica=replica, options=config, seed=0, epochs=9
+            )
+        )
 
     def rate(self, epochs_done: float) -> float:
         return self.rate_factor(epochs_done, strategy=self._strategy)

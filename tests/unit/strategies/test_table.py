@@ -12,7 +12,7 @@ import pytest
 import matex.strategies
 from matex.config import Config
 from matex.config.options import STRATEGIES as WORDS
-from matex.strategies import STRATEGIES, make_strategy
+from matex.strategies import STRATEGIES, Ingredients, make_strategy
 from matex.strategies.rules.centre import CentreRule, Push, WorkerMemory
 
 
@@ -32,7 +32,11 @@ def test_strategies_do_not_import_each_other() -> None:
 def rule_of(**options: Any) -> CentreRule:
     """The rule of the strategy that *options* make; nothing is sent before the first step."""
     unused: Any = None
-    strategy = make_strategy(Config(**options), unused, unused, seed=0, epochs=1)
+    strategy = make_strategy(
+        Ingredients(
+            communicator=unused, replica=unused, options=Config(**options), seed=0, epochs=1
+        )
+    )
     rule: CentreRule = vars(strategy)["_rule"]
     return rule
 

@@ -1,0 +1,62 @@
+"""Sum of the vectors with gradients as factors of low rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from matex.exchange.flat_sum import FlatSum
+from matex.exchange.low_rank import LowRank, rank_of
+from matex.exchange.reduction import ReductionTerms
+
+__all__ = ["LowRankSum"]
+
+
+class LowRankSum(FlatSum):
+    """Reduction by factors, which peers are handed; by one allreduce where one member is left.
+
+    Attributes:
+        low_rank: exchange of the factors.
+    """
+
+    by_numpy: ClassVar[bool] = True
+
+    def __init__(self, terms: ReductionTerms) -> None:
+        super().__init__(terms)
+        self.low_rank = LowRank(
+            terms.communicator,
+            terms.layout,
+            rank=rank_of(terms.compression),
+            route_of=terms.route_of,
+        )
+
+    @property
+    def result_count(self) -> int:
+        return 1  # peers may need the factors of a result instead of the result
+
+    @property
+    def bytes(self) -> int:
+        return self.low_rank.bytes if self._terms.is_sliced else super().bytes
+
+    def next_step(self) -> None:
+        self.low_rank.next_step()
+
+    def next_operation(self) -> None:
+        self.low_rank.next_operation()
+
+    def reduce(self, send: np.ndarray, result: np.ndarray, is_whole: Callable[[], bool]) -> None:
+        if not self._terms.is_sliced:
+            self.low_rank.leave_off()
+            super().reduce(send, result, is_whole)
+            return
+        self._terms.communicator.attempt(
+            self.low_rank.factors,
+            lambda comm: self.low_rank.exchange(comm, send),
+            lambda: self.low_rank.is_whole,
+            untouched=True,
+        )
+
+    def complete(self, result: np.ndarray) -> None:
+        self.low_rank.unpack(result)

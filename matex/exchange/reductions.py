@@ -1,0 +1,39 @@
+"""Table of the reductions: the way in which each compression sums the vectors of a step.
+
+A new compression is one file, which defines a :class:`Reduction`, and one row here; or it is a
+codec for slices, with a row of :data:`matex.exchange.codecs.CODECS`. Its word is a row of
+``matex.config.compressions``, too.
+"""
+
+from __future__ import annotations
+
+from matex.exchange.codecs import CODECS
+from matex.exchange.flat_sum import FlatSum
+from matex.exchange.low_rank_sum import LowRankSum
+from matex.exchange.reduction import Reduction, ReductionTerms
+from matex.exchange.sliced_sum import SlicedSum
+
+__all__ = ["REDUCTIONS", "is_by_numpy", "make_reduction"]
+
+#: Reductions by the word in ``--compression``, without the rank of factors.
+REDUCTIONS: dict[str, type[Reduction]] = {
+    "none": SlicedSum,
+    **dict.fromkeys(CODECS, SlicedSum),
+    "powersgd": LowRankSum,
+}
+
+
+def make_reduction(terms: ReductionTerms) -> Reduction:
+    """Reduction that ``terms.compression`` and the plan name. Local."""
+    if terms.compression == "none" and terms.plan == "flat":
+        return FlatSum(terms)
+    return _row(terms.compression)(terms)
+
+
+def is_by_numpy(compression: str) -> bool:
+    """Whether NumPy computes sums in *compression*, so that the native exchange cannot."""
+    return _row(compression).by_numpy
+
+
+def _row(compression: str) -> type[Reduction]:
+    return REDUCTIONS[compression.partition(":")[0]]
