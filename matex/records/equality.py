@@ -70,7 +70,7 @@ def differences(fit: Circumstances) -> list[str]:
     if fit.apoptosis:
         found.append(f"apoptosis {fit.apoptosis}")
     if fit.summed:
-        found.append(f"added up gradients of embeddings ({', '.join(sorted(fit.summed))})")
+        found.append(f"added up sparse gradients ({', '.join(sorted(fit.summed))})")
     if fit.copied:
         names = ", ".join(fit.copied)
         found.append(f"{names}, whose copies of weights plain Keras makes anew in each step")

@@ -81,7 +81,7 @@ def test_an_eager_step_tells_of_gradients_that_it_adds_up(tmp_path: Path) -> Non
     outcome = matex_run(tmp_path, str(script), ranks=2)
     assert outcome.status == 0, outcome.stderr
     reasons = [e["but_for"] for e in outcome.events if e["event"] == "fit"]
-    told = "added up gradients of embeddings (sequential/words/embeddings)"
+    told = "added up sparse gradients (sequential/words/embeddings)"
     assert sorted(reasons) == [[], [], [told], [told]]
     assert f"but for: {told}" in outcome.stdout
 
@@ -135,7 +135,7 @@ def test_free_lengths_train_as_in_plain_keras(
     }
     unbounded = told.pop(max(each for each in told if isinstance(each, int)))
     assert not any(told.values())
-    assert unbounded == ["added up gradients of embeddings (texts/embeddings)"]
+    assert unbounded == ["added up sparse gradients (texts/embeddings)"]
     assert "whole" not in outcome.stdout
 
 

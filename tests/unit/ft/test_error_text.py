@@ -34,6 +34,13 @@ OF_A_LAYER = """Exception encountered when calling Dense.call().
 
 Arguments received by Dense.call():
   • inputs=tf.Tensor(shape=(2, 3), dtype=float32)"""
+OF_A_PIPELINE = """{{function_node __wrapped__IteratorGetNext_device_/device:CPU:0}} Error in \
+user-defined function passed to ParallelMapDatasetV2:36 transformation with iterator: \
+Iterator::Root::Prefetch::ParallelBatch[0]::Map: assertion failed: [no energy] [3]
+\t [[{{node assert_less/Assert}}]] [Op:IteratorGetNext] name: """
+OF_A_BATCH = (
+    "{{function_node __wrapped__A}} Cannot add tensor: [0], [1] [Op:IteratorGetNext] name: "
+)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +52,25 @@ Arguments received by Dense.call():
         (OF_SEVERAL_NODES, ": (0) INVALID_ARGUMENT:  loss is nan"),
         (OF_AUTOGRAPH, ": no such class"),
         (OF_A_LAYER, ": Dimensions must be equal"),
+        (OF_A_PIPELINE, ": in a function of tf.data: assertion failed: [no energy] [3]"),
+        (OF_A_BATCH, ": Cannot add tensor: [0], [1]"),
+        ("Rows differ.'x' sizes: 3\n'y' sizes: 2\n", ": Rows differ.'x' sizes: 3, 'y' sizes: 2"),
         ("Graph execution error:", ": Graph execution error:"),
         ("", ""),
     ],
-    ids=["plain", "list", "graph", "nodes", "autograph", "layer", "heading-alone", "nothing"],
+    ids=[
+        "plain",
+        "list",
+        "graph",
+        "nodes",
+        "autograph",
+        "layer",
+        "pipeline",
+        "batch",
+        "sizes",
+        "heading-alone",
+        "nothing",
+    ],
 )
 def test_it_names_the_cause(text: str, cause: str) -> None:
     assert in_one_line(ValueError(text)) == f"ValueError{cause}"

@@ -37,8 +37,8 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
             "BatchNormalization by parts of the batch (2 layers; --sync-batchnorm)",
         ),
         ({"shifted": ["shuffle", "categorical"]}, "random numbers of categorical, shuffle"),
-        ({"summed": ["words", "tags"]}, "added up gradients of embeddings (tags, words)"),
-        ({"summed": ["words"], "parts": 1}, "added up gradients of embeddings (words)"),
+        ({"summed": ["words", "tags"]}, "added up sparse gradients (tags, words)"),
+        ({"summed": ["words"], "parts": 1}, "added up sparse gradients (words)"),
         (
             {"copied": ["AnOptimizer"]},
             "AnOptimizer, whose copies of weights plain Keras makes anew in each step",
