@@ -12,7 +12,8 @@ update: its moments are exchanged in the forward pass, and their gradients in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,10 @@ from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps.auxiliary_part import AuxiliaryPart, flat
+from matex.steps.auxiliary_part import auxiliary_vector
 from matex.steps.control import control_spec, header_in, placed_in
-from matex.steps.forward_state import ForwardState
+from matex.steps.forward_pass import ForwardPass
 from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
-from matex.steps.loss_parts import LossParts
-from matex.steps.noise_rows import noise_rows
 from matex.steps.rollback import Rollback
 from matex.steps.separability.branches import takes_branch_by_rows
 from matex.steps.separability.check_record import CheckRecord
@@ -50,9 +49,7 @@ class SeveralUpdatesStep:
 
     ``run(batch, control)`` makes the updates and returns this rank's last contribution; it is
     collective, by :attr:`exchanges`, and changes the model. ``commit(parts)`` applies the sum of
-    the last contributions. :attr:`rollback` restores what both have changed. ``shifted`` names the
-    random functions whose rows are drawn otherwise than in one process, ``python`` is the Python
-    that the graphs read.
+    the last contributions. :attr:`rollback` restores what both have changed.
 
     Args:
         model: built model, with built metrics.
@@ -80,21 +77,13 @@ class SeveralUpdatesStep:
         synchronized: Sequence[Any] = (),
     ) -> None:
         self._model = model
-        self._as_data = as_data
         self._scales_rate = scales_rate
-        self._state = ForwardState(model)
-        self._auxiliary = AuxiliaryPart(self._state)
+        self._forward = ForwardPass(model, as_data, rows=rows, strict=True)
         self._rows = rows
         self._capacity = capacity
         self._synchronized = synchronized
         self._chance = keras_hooks.Chance(model, synchronized)
-        self._noise_state = keras_hooks.noise_state(model)
-        self._noise_axes: list[keras_hooks.RowAxis | None] = []
-        self._losses = LossParts(model)
-        self._advance_noise: Callable[[Any], None] | None = None
         self._quiet_graph: Any = None
-        self.shifted: set[str] = set()
-        self.python = TracedPython(model)
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
         self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, capacity=capacity)
@@ -107,7 +96,8 @@ class SeveralUpdatesStep:
         self._trace()
 
     def _trace(self) -> None:
-        self._advance_noise = self._quiet_graph = self.exchanges.last = None
+        self._quiet_graph = self.exchanges.last = None
+        self._forward.begin_anew()
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
         refuse_summaries(traced, name=self.name)
@@ -116,9 +106,11 @@ class SeveralUpdatesStep:
         if not self.exchanges.layouts:
             raise NotShareable(f"{self.name} makes no update by an optimizer")
         assert self.layout is not None
-        if self._divisors:
+        if self._forward.denominators:
             given, purpose = self._signature[0], "the masks or weights of a loss"
-            self._denominators = function_of(traced, self._divisors, given, purpose=purpose)
+            self._denominators = function_of(
+                traced, self._forward.denominators, given, purpose=purpose
+            )
         self.rollback: Rollback = Rollback(traced)
         self.variables = self.rollback.variables
         specs = [tf.TensorSpec(shape, self.layout.dtype) for shape in self.layout.shapes]
@@ -139,7 +131,7 @@ class SeveralUpdatesStep:
             values: names of returned values that are sums.
         """
         self.updates.summed |= set(updates)
-        self._auxiliary.summed |= set(values)
+        self._forward.auxiliary.summed |= set(values)
         self._trace_anew()
 
     def exchange_at_tapes(self) -> None:
@@ -156,6 +148,16 @@ class SeveralUpdatesStep:
     def name(self) -> str:
         """Name of the step in the script."""
         return getattr(self._model, "step_name", "train_step")
+
+    @property
+    def python(self) -> TracedPython:
+        """Python that the graphs read."""
+        return self._forward.python
+
+    @property
+    def shifted(self) -> set[str]:
+        """Names of random functions whose rows are drawn otherwise than in one process."""
+        return self._forward.shifted
 
     @property
     def counted(self) -> list[Any]:
@@ -222,7 +224,7 @@ class SeveralUpdatesStep:
 
     def commit(self, parts: list[Any]) -> dict[str, Any]:
         """Apply the sum of the last contributions, and return the step's logs; local."""
-        return self._auxiliary.named(self._commit(parts))
+        return self._forward.auxiliary.named(self._commit(parts))
 
     def quiet(self) -> Any:
         """Graph of :meth:`run` without randomness, traced once. Local."""
@@ -242,7 +244,7 @@ class SeveralUpdatesStep:
 
     def _traced_quietly(self, *, goes_on: bool) -> Any:
         def quiet(batch: Batch, control: Any) -> Any:
-            with self._state.going_on(goes_on), self._chance.left_out():
+            with self._forward.state.going_on(goes_on), self._chance.left_out():
                 return self._made(batch, control)
 
         return keras_hooks.graph_of(quiet, *self._signature).get_concrete_function()
@@ -251,50 +253,33 @@ class SeveralUpdatesStep:
 
     def _made(self, batch: Batch, control: Any) -> Any:
         weight, header = control[0], header_in(control)
-        state, known = self._state, known_rows(batch)
+        known = known_rows(batch)
         self.exchanges.begin_trace(known)
-        saved = state.save()
-        state.prepare()
-        noise = {"state": self._noise_state, "shifted": self.shifted}
-        rows = noise_rows(batch, control, constant=self._rows, **noise)
+        within = self._exchanging(batch, control, weight, header)
+        passed = self._forward.run(batch, control, weight, within, rows=known)
+        means, counts = self._forward.auxiliary.segments()
+        self.layout = self.exchanges.end_trace(Layout(gradients=(), means=means, sums=counts))
+        return auxiliary_vector(passed, header, weight=weight, dtype=self.layout.dtype)
+
+    @contextlib.contextmanager
+    def _exchanging(self, batch: Batch, control: Any, weight: Any, header: Any) -> Iterator[None]:
+        """Context of a trace in which gradients and moments are exchanged."""
+        most_rows = self._capacity and self._capacity.rows
+
+        def placed(tensor: Any) -> Any:
+            return placed_in(control, tensor, most_rows)
+
         with (
-            self.python.as_noted(),
-            self.updates.traced(
-                weight,
-                header,
-                batch=batch,
-                placed=lambda tensor: placed_in(
-                    control, tensor, self._capacity and self._capacity.rows
-                ),
-                name=self.name,
-            ),
+            self.updates.traced(weight, header, batch=batch, placed=placed, name=self.name),
             self._sums.traced(weight, header, name=self.name) as total,
             keras_hooks.moments_over_ranks(self._synchronized, total),
-            self._losses.traced(weight, control, known) as self._divisors,
-            keras_hooks.rows_of_noise(
-                rows, state.seeds, self._noise_axes, strict=True
-            ) as advance_noise,
-            keras_hooks.recorded_results(self._model) as results,
         ):
-            logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
-        self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
-        averaged, sums = state.changes(saved)
-        placed = None if self._rows is None else lambda x: placed_in(control, x, self._rows)
-        extra, added = self._auxiliary.note(logs, results, placed, rows=known)
-        restored = state.restore(saved)
-        means, counts = self._auxiliary.segments()
-        self.layout = self.exchanges.end_trace(Layout(gradients=(), means=means, sums=counts))
-        dtype = self.layout.dtype
-        shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
-        auxiliary = [*shares, *(flat(s, dtype) for s in (*sums, *added)), tf.cast(header, dtype)]
-        with tf.control_dependencies([operation.op for operation in restored]):
-            return tf.concat(auxiliary, 0)
+            yield
 
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None
         *rest, header = tf.split(parts[-1], self.layout.auxiliary_sizes)
-        if self._advance_noise is not None:
-            self._advance_noise(Header(*tf.unstack(header)).samples)
+        self._forward.advance_noise(Header(*tf.unstack(header)).samples)
         means = len(self.layout.means)
         with self.python.as_noted():
-            return self._auxiliary.commit(rest[:means], rest[means:])
+            return self._forward.auxiliary.commit(rest[:means], rest[means:])

@@ -109,7 +109,7 @@ class Step:
     @property
     def python(self) -> TracedPython:
         """Python that the graphs read."""
-        return self._parts.python
+        return self._parts.forward.python
 
     @property
     def sums_gradients(self) -> bool:
@@ -165,7 +165,7 @@ class Step:
 
         With run_eagerly, they are known after the first contribution.
         """
-        return self._parts.shifted
+        return self._parts.forward.shifted
 
     @property
     def variables(self) -> list[tuple[Any, Any]]:
@@ -287,7 +287,7 @@ class Step:
         """:meth:`quiet` with metrics continued from their values, traced anew. Local."""
 
         def going_on(batch: Batch, control: Any) -> Parts:
-            with self._parts.metrics_going_on():
+            with self._parts.forward.state.going_on():
                 return self._quiet_contribution(batch, control)
 
         if self.runs_eagerly:
