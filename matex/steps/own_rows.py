@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +15,10 @@ from matex.partition.spans import Span, assigned, size, split
 from matex.records.step_report import Interval, samples_of
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
+from matex.steps.model_step import ModelStep
 from matex.steps.services import StepServices
 
 __all__ = ["OwnRows"]
-
-
-class DividedLosses(Protocol):
-    """A step whose losses may be divided by other numbers than the number of rows."""
-
-    @property
-    def divides_by_rows(self) -> bool:
-        """Whether all losses are divided by numbers of rows."""
-
-    def denominators(self, rows: Any) -> Sequence[float]:
-        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
 
 
 class OwnRows:
@@ -51,7 +41,7 @@ class OwnRows:
         self._model = model
         self._batch: GlobalBatch | None = None
         self._whole: tuple[Any, Sequence[float]] | None = None
-        self._divided: DividedLosses | None = None
+        self._divided: ModelStep | None = None
         self.stop_wanted = False
         self.rate_factor = 1.0
         self.found_inseparable = False
@@ -69,7 +59,7 @@ class OwnRows:
     def running(self, batch: GlobalBatch) -> None:
         self._batch, self._whole, self.read = batch, None, []
 
-    def use(self, step: DividedLosses) -> None:
+    def use(self, step: ModelStep) -> None:
         """Compute rows with *step* from now on."""
         self._divided, self._whole = step, None
 

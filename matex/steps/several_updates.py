@@ -124,13 +124,14 @@ class SeveralUpdates:
         Raises:
             NotShareable: on every rank; nothing is changed.
         """
-        if self._communicator.initial_size == 1 or self._step.exchanges.are_tried:
+        step = self._step
+        if self._communicator.initial_size == 1 or step.exchanges.are_among(step.checked):
             return True
-        self._step.rollback.put_back()
+        step.rollback.put_back()
         try:
             self.check_separable(batch)
         finally:
-            self._step.rollback.begin()
+            step.rollback.begin()
         self._account.have = self._rows.assigned(self._rows.running.span)
         return False
 

@@ -25,27 +25,26 @@ from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import auxiliary_vector
-from matex.steps.control import control_spec, header_in, placed_in
+from matex.steps.control import header_in, placed_in
 from matex.steps.forward_pass import ForwardPass
 from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
+from matex.steps.model_step import ModelStep
 from matex.steps.rollback import Rollback
 from matex.steps.separability.branches import takes_branch_by_rows
-from matex.steps.separability.check_record import CheckRecord
 from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch
 from matex.steps.subgraph import function_of
 from matex.steps.sums_in_graph import SumsInGraph
-from matex.steps.traced_python import TracedPython
 from matex.steps.update_exchanges import UpdateExchanges
 from matex.steps.user_code import attempted
 
 __all__ = ["SeveralUpdatesStep"]
 
 
-class SeveralUpdatesStep:
-    """Step of one model, traced for one structure of batches. Local to build.
+class SeveralUpdatesStep(ModelStep):
+    """Step with exchanges in the middle of its graph. Local to build.
 
     ``run(batch, control)`` makes the updates and returns this rank's last contribution; it is
     collective, by :attr:`exchanges`, and changes the model. ``commit(parts)`` applies the sum of
@@ -76,23 +75,29 @@ class SeveralUpdatesStep:
         capacity: SlotCapacity | None = None,
         synchronized: Sequence[Any] = (),
     ) -> None:
-        self._model = model
-        self._scales_rate = scales_rate
-        self._forward = ForwardPass(model, as_data, rows=rows, strict=True)
-        self._rows = rows
-        self._capacity = capacity
-        self._synchronized = synchronized
-        self._chance = keras_hooks.Chance(model, synchronized)
-        self._quiet_graph: Any = None
-        self._signature = (signature, control_spec())
+        forward = ForwardPass(model, as_data, rows=rows, strict=True)
         self.exchanges = UpdateExchanges()
         self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, capacity=capacity)
+        super().__init__(
+            model,
+            signature,
+            as_data,
+            forward,
+            self.updates,
+            {
+                "sums_gradients": True,
+                "scales_rate": scales_rate,
+                "capacity": capacity,
+                "synchronized": synchronized,
+            },
+            synchronized=synchronized,
+        )
+        self._rows = rows
+        self._synchronized = synchronized
+        self._quiet_graph: Any = None
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
-        self.batch_spec = as_data(signature)
-        self.checks = CheckRecord()
-        self._denominators: Callable[[Batch], np.ndarray] | None = None
         self._trace()
 
     def _trace(self) -> None:
@@ -145,21 +150,6 @@ class SeveralUpdatesStep:
         self._trace()
 
     @property
-    def name(self) -> str:
-        """Name of the step in the script."""
-        return getattr(self._model, "step_name", "train_step")
-
-    @property
-    def python(self) -> TracedPython:
-        """Python that the graphs read."""
-        return self._forward.python
-
-    @property
-    def shifted(self) -> set[str]:
-        """Names of random functions whose rows are drawn otherwise than in one process."""
-        return self._forward.shifted
-
-    @property
     def counted(self) -> list[Any]:
         """Metric states, if some are not Keras's; in the order of the layout's sums."""
         model = self._model
@@ -169,54 +159,6 @@ class SeveralUpdatesStep:
     def may_be_sums(self) -> bool:
         """Whether gradients and values may be sums over rows, which only the check can tell."""
         return self._rows is not None
-
-    @property
-    def checked(self) -> set[int]:
-        """Numbers of the updates that were checked."""
-        return self.exchanges.checked
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the constructor, to build the step again."""
-        return {
-            "sums_gradients": True,
-            "scales_rate": self._scales_rate,
-            "capacity": self._capacity,
-            "synchronized": self._synchronized,
-        }
-
-    @property
-    def capacity(self) -> SlotCapacity | None:
-        """Capacity for the largest batch so far, if gradients of embeddings may be slices."""
-        return self._capacity
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether gradients are exchanged as slices, so that a batch may be too large."""
-        return self.updates.has_slots
-
-    def takes(self, capacity: SlotCapacity | None) -> bool:
-        """Whether the step can take global batches that need *capacity*."""
-        return self.updates.holds(capacity)
-
-    @property
-    def summed_embeddings(self) -> dict[str, int]:
-        """Bytes of embedding gradients that are exchanged as whole tables, by name."""
-        return self.updates.embeddings
-
-    @property
-    def tolerance(self) -> float:
-        """Relative difference in a contribution that rounding may cause."""
-        return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
-
-    @property
-    def divides_by_rows(self) -> bool:
-        """Whether all losses are divided by numbers of rows."""
-        return self._denominators is None
-
-    def denominators(self, rows: Batch) -> Sequence[float]:
-        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
-        return () if self._denominators is None else self._denominators(rows).tolist()
 
     def run(self, batch: Batch, control: np.ndarray) -> np.ndarray:
         """Make the updates, and return this rank's part of the last exchange; collective."""
@@ -264,7 +206,7 @@ class SeveralUpdatesStep:
     @contextlib.contextmanager
     def _exchanging(self, batch: Batch, control: Any, weight: Any, header: Any) -> Iterator[None]:
         """Context of a trace in which gradients and moments are exchanged."""
-        most_rows = self._capacity and self._capacity.rows
+        most_rows = self.capacity and self.capacity.rows
 
         def placed(tensor: Any) -> Any:
             return placed_in(control, tensor, most_rows)

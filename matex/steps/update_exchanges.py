@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,7 @@ class UpdateExchanges:
     """Sums gradients and moments over the ranks, called by the graph in order. Local.
 
     ``layouts`` are those of the exchanges in the graph, ``last`` is that of the one after it.
-    ``checked`` are the numbers of the exchanges that are known to add up over rows: an update may
-    be made in some steps only. ``sends_nothing`` is whether this rank has no row of the step:
+    ``sends_nothing`` is whether this rank has no row of the step:
     values computed from a borrowed row are not sent. ``used`` are the exchanges that the running
     attempt has reached, and ``failed`` is the one that failed.
     """
@@ -36,16 +35,14 @@ class UpdateExchanges:
         self._is_same = False
         self.made: list[HostExchange] = []
         self.sends_nothing = False
-        self.checked: set[int] = set()
         self.used: list[HostExchange] = []
         self.failed: HostExchange | None = None
         self._given: dict[int, Parts] | None = None
         self._noted: dict[int, Parts] = {}
 
-    @property
-    def are_tried(self) -> bool:
-        """Whether all updates of the running step were checked."""
-        return all(self.made.index(exchange) in self.checked for exchange in self.used)
+    def are_among(self, numbers: Container[int]) -> bool:
+        """Whether all exchanges that the running step has used have one of *numbers*."""
+        return all(self.made.index(exchange) in numbers for exchange in self.used)
 
     @property
     def next_number(self) -> int:
