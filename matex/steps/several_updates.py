@@ -12,13 +12,13 @@ import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.exchange import HostExchange, Layout
-from matex.partition.spans import size
 from matex.sources.interface import GlobalBatch
+from matex.steps.bad_sums import BadSums
 from matex.steps.graph_inspection import finds_nonfinite
 from matex.steps.maker import Made
-from matex.steps.nonfinite import StepRedo, nonfinite_error
+from matex.steps.nonfinite import StepRedo
 from matex.steps.own_rows import OwnRows
-from matex.steps.recovery import AllStop, misfit
+from matex.steps.recovery import AllStop
 from matex.steps.row_account import RowAccount
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.update_separability import (
@@ -61,7 +61,7 @@ class SeveralUpdates:
     ) -> None:
         self._services = services
         self._communicator = services.communicator
-        self._source = source
+        self._bad_sums = BadSums(services, account, source)
         self._rows = rows
         self._account = account
         self._step = step
@@ -132,7 +132,7 @@ class SeveralUpdates:
             self.check_separable(batch)
         finally:
             step.rollback.begin()
-        self._account.have = self._rows.assigned(self._rows.running.span)
+        self._account.divide_anew()
         return False
 
     def _attempt(self, batch: GlobalBatch) -> None:
@@ -174,15 +174,13 @@ class SeveralUpdates:
         return False
 
     def _survived(self, exchange: HostExchange) -> bool:
-        account, before = self._account, size(self._account.have)
         is_last = exchange is self._last
-        if account.recover(ends_step=is_last, undo=self._step.rollback.put_back):
+        if self._account.recover(ends_step=is_last, undo=self._step.rollback.put_back):
             exchange.check()
             return True
         # The shares of work, and any agreement on samples to leave out, are obsolete.
         self._left_out = StepRedo(0, 0, False)
-        account.have = self._rows.assigned(self._rows.running.span)
-        account.replay.recomputed += max(0, size(account.have) - before)
+        self._account.take_over()
         return False
 
     def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
@@ -191,24 +189,9 @@ class SeveralUpdates:
         Raises:
             TrainingError: on every rank, if it is not made again.
         """
-        have, step = self._account.have, self._services.faults.step
-        self._account.is_closed = True  # a newcomer would know nothing of it
-        redo = self._services.nonfinite.redo(
-            guilty=exchange.spoiled,
-            samples=size(have),
-            fingerprint=self._rows.running.fingerprint(have) if have else 0,
-            header=exchange.header,
-        )
-        if redo is None:
-            if not exchange.header.nonfinite:
-                raise misfit(error, self._source, have, step=step)
-            spoiled = exchange.local if exchange.spoiled else None
-            why_not = self._services.nonfinite.why_not
-            raise nonfinite_error(
-                self._communicator, exchange.layout, spoiled, step=step, why_not=why_not
-            )
+        redo = self._bad_sums.decide_redo(exchange, error)
         if redo.anew:
-            self._account.have = self._rows.assigned(self._rows.running.span)
+            self._account.divide_anew()
         elif redo.samples:
             self._left_out = redo
             if exchange.spoiled:
