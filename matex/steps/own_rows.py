@@ -127,7 +127,14 @@ class OwnRows:
             self._whole = rows, self._divided.denominators(rows)
         return self._whole[1]
 
-    def control(self, spans: list[Span], *, counts: bool = True, speaks: bool = True) -> np.ndarray:
+    def control(
+        self,
+        spans: list[Span],
+        *,
+        counts: bool = True,
+        speaks: bool = True,
+        samples: int | None = None,
+    ) -> np.ndarray:
         """Control vector of the contribution of *spans*: :class:`Control` as an array.
 
         Args:
@@ -135,10 +142,14 @@ class OwnRows:
             counts: whether the rows are this rank's own, or only borrowed. True by default.
             speaks: whether it is this rank's only contribution or its first, whose header also
                 holds the fields that are not about samples. True by default.
+            samples: number of the batch's samples of which the step is made; all by default.
         """
         batch = self.running
         lo, hi = batch.span
         count = size(spans) if counts else 0
+        weight = count / (hi - lo) if count else 1.0
+        if samples is not None:
+            weight *= (hi - lo) / max(1, samples)
         leads = self._communicator.world.is_leader
         header = Header(
             samples=float(count),
@@ -152,7 +163,7 @@ class OwnRows:
                 **self._asked(),
             )
         return Control(
-            weight=count / (hi - lo) if count else 1.0,
+            weight=weight,
             sample_offset=float(spans[0][0] - lo),
             batch_rows=float(hi - lo),
             header=header,

@@ -140,20 +140,14 @@ class SeveralUpdates:
         lo, hi = batch.span
         samples = hi - lo - self._left_out.samples
         fingerprint = batch.fingerprint([batch.span]) - self._left_out.fingerprint
-        step.exchanges.used, step.exchanges.failed = [], None
-        for exchange in (*step.exchanges.made, self._connected()):
-            exchange.begin(samples=samples, fingerprint=fingerprint)
-        step.exchanges.sends_nothing = not spans
+        last = self._connected()
+        step.exchanges.begin_attempt(
+            last, samples=samples, fingerprint=fingerprint, sends_nothing=not spans
+        )
         computed = spans or [(lo, min(lo + 1, hi))]
-        control = self._rows.control(computed, counts=bool(spans))
-        control[0] *= (hi - lo) / max(1, samples)
+        control = self._rows.control(computed, counts=bool(spans), samples=samples)
         auxiliary = step.run(self._rows.rows(computed), control)
-        if not spans:
-            fields = step.layout.auxiliary_sizes[-1] if step.layout else 0
-            auxiliary = np.concatenate([np.zeros_like(auxiliary[:-fields]), auxiliary[-fields:]])
-        step.exchanges.failed = last = self._connected()
-        last(auxiliary)
-        step.exchanges.failed = None
+        step.exchanges.finish_attempt(last, auxiliary)
 
     def _recovered(self, error: BaseException) -> bool:
         """Whether the step stands after all; if not, everything is as before the step. Collective.

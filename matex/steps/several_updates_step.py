@@ -25,7 +25,7 @@ from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import auxiliary_vector
-from matex.steps.control import header_in, placed_in
+from matex.steps.control import header_in, placed_in, weight_in
 from matex.steps.forward_pass import ForwardPass
 from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
 from matex.steps.model_step import ModelStep
@@ -101,7 +101,8 @@ class SeveralUpdatesStep(ModelStep):
         self._trace()
 
     def _trace(self) -> None:
-        self._quiet_graph = self.exchanges.last = None
+        self.exchanges.forget()  # the layouts may have changed
+        self._quiet_graph = self.last_exchange = None
         self._forward.begin_anew()
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
@@ -137,16 +138,12 @@ class SeveralUpdatesStep(ModelStep):
         """
         self.updates.summed |= set(updates)
         self._forward.auxiliary.summed |= set(values)
-        self._trace_anew()
+        self._trace()
 
     def exchange_at_tapes(self) -> None:
         """Exchange gradients where tapes compute them from now on, and retrace. Local."""
         self.updates.at_tapes = True
         self.updates.summed.clear()
-        self._trace_anew()
-
-    def _trace_anew(self) -> None:
-        self.exchanges.made, self.last_exchange = [], None  # the layouts have changed
         self._trace()
 
     @property
@@ -194,7 +191,7 @@ class SeveralUpdatesStep(ModelStep):
     # In the graph.
 
     def _made(self, batch: Batch, control: Any) -> Any:
-        weight, header = control[0], header_in(control)
+        weight, header = weight_in(control), header_in(control)
         known = known_rows(batch)
         self.exchanges.begin_trace(known)
         within = self._exchanging(batch, control, weight, header)

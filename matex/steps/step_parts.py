@@ -17,7 +17,7 @@ from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import auxiliary_vector
-from matex.steps.control import header_in
+from matex.steps.control import header_in, offset_in, weight_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_pass import ForwardPass
 from matex.steps.recorder import Recorder
@@ -73,7 +73,7 @@ class StepParts:
     def contribution(self, batch: Batch, control: Any) -> Parts:
         """Compute the parts that the samples of *batch* add to the step; changes no variable."""
         control = tf.convert_to_tensor(control)
-        weight, sample_offset = control[0], control[1]
+        weight, sample_offset = weight_in(control), offset_in(control)
         header = with_learning_rate(header_in(control), self._model.optimizer)
         recorder, forward = self._recorder, self.forward
         passed = forward.run(
