@@ -11,8 +11,8 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.exchange import Header
-from matex.partition.spans import Span, assigned, size, split
-from matex.records.step_report import Interval, samples_of
+from matex.partition.spans import Span, assigned, samples_of, size, split
+from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
 from matex.steps.model_step import ModelStep
@@ -93,7 +93,8 @@ class OwnRows:
 
     def samples_of(self, rank: int, pending: ft.Pending) -> int:
         """Number of samples of the running step assigned to *rank*, even if it has died."""
-        return samples_of(rank, self.running.span, pending, self.speeds, self.workers)
+        span, speeds = self.running.span, self.speeds
+        return samples_of(rank, span, pending.expected, pending.lost, speeds, self.workers)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
         """Rows of *spans*, and the control vector of their contribution."""
