@@ -9,7 +9,7 @@ from matex.fitting.listeners import Cursor, FitListener
 from matex.records.equality import in_words
 from matex.records.step_report import StepReport
 from matex.sources.interface import Source
-from matex.steps.traced_step import AnyStep
+from matex.steps.model_step import ModelStep
 
 __all__ = ["Announcement"]
 
@@ -30,16 +30,16 @@ class Announcement(FitListener):
         self._batch_size = batch_size
         self._start = Cursor(fit.arguments["initial_epoch"], 0, 0)
         self._but_for: list[str] = []
-        self._step: AnyStep | None = None  # whose first update is still to come
+        self._step: ModelStep | None = None  # whose first update is still to come
 
-    def make(self, step: AnyStep, start: Cursor) -> None:
+    def make(self, step: ModelStep, start: Cursor) -> None:
         """Make the announcement of a fit that begins with *step* at *start*."""
         plan, self._start, self._step = self._fit.plan, start, step
         self._but_for = plan.differences(self._source, step)
         self._fit.whole.would_differ(plan.differences(self._source), told=self._but_for)
         self._say(self._but_for)
 
-    def repeat(self, step: AnyStep) -> None:
+    def repeat(self, step: ModelStep) -> None:
         """Repeat it if a *step* that was made anew has other differences."""
         say_dense(self._fit.run, step)
         if (now := self._fit.plan.differences(self._source, step)) != self._but_for:

@@ -21,7 +21,7 @@ from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
 from matex.steps.end_of_data import ends_by_step
-from matex.steps.traced_step import AnyStep
+from matex.steps.model_step import ModelStep
 from matex.strategies import Ingredients, Strategy, Sync, make_strategy, nodes_by
 
 __all__ = ["FitPlan"]
@@ -107,7 +107,7 @@ class FitPlan:
             "synchronized": synchronized(self._run, self._model),
         }
 
-    def differences(self, source: Source, step: AnyStep | None = None) -> list[str]:
+    def differences(self, source: Source, step: ModelStep | None = None) -> list[str]:
         """Names of the reasons for which the fit's numbers differ from plain Keras's. Local.
 
         Args:

@@ -8,7 +8,8 @@ from matex.fitting.fit_plan import FitPlan
 from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
 from matex.sources.interface import Source
-from matex.steps.traced_step import AnyStep, CompiledStep, trace_step
+from matex.steps.model_step import ModelStep
+from matex.steps.traced_step import CompiledStep, trace_step
 
 __all__ = ["compiled_step", "keep_step", "say_dense"]
 
@@ -54,7 +55,7 @@ def _compiled_before(
     return compiled
 
 
-def say_dense(run: RunContext, step: AnyStep) -> None:
+def say_dense(run: RunContext, step: ModelStep) -> None:
     """Print the names of gradients that are far larger than the rows that were looked up."""
     large = {name: n for name, n in step.summed_embeddings.items() if n >= _LARGE_BYTES}
     if large and run.communicator.initial_size > 1:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from matex.partition.balance import shares
 
-__all__ = ["Span", "assigned", "difference", "parts_of", "size", "split"]
+__all__ = ["Span", "assigned", "difference", "parts_of", "samples_of", "size", "split"]
 
 Span = tuple[int, int]
 
@@ -86,6 +86,24 @@ def assigned(
     place = alive.index(rank)
     spans += [split(parts[dead], len(alive))[place] for dead in expected if dead in lost]
     return _joined(spans)
+
+
+def samples_of(
+    rank: int,
+    span: Span,
+    expected: Sequence[int],
+    lost: Sequence[int],
+    speeds: Mapping[int, float] = MappingProxyType({}),
+    workers: int = 0,
+) -> int:
+    """Number of samples of *span* that *rank* has to compute, even if it has died.
+
+    A rank that is not in *expected* has none. For the other arguments see :func:`assigned`.
+    """
+    if rank not in expected:
+        return 0
+    others = tuple(other for other in lost if other != rank)
+    return size(assigned(span, expected, others, rank, speeds, workers))
 
 
 def difference(wanted: Sequence[Span], have: Sequence[Span]) -> list[Span] | None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import ft
-from matex.partition.spans import Span, assigned, size
 from matex.strategies import Traffic
 
-__all__ = ["Interval", "Replay", "StepReport", "StepRequests", "StepTimes", "samples_of"]
+__all__ = ["Interval", "Replay", "StepReport", "StepRequests", "StepTimes"]
 
 
 @dataclass
@@ -106,20 +103,3 @@ class StepReport:
     agreed: StepRequests = field(default_factory=StepRequests)
     own_samples: int = 0
     times: StepTimes | None = None
-
-
-def samples_of(
-    rank: int,
-    span: Span,
-    pending: ft.Pending,
-    speeds: Mapping[int, float] = MappingProxyType({}),
-    workers: int = 0,
-) -> int:
-    """Number of samples of *span* assigned to *rank*, an expected one, even if it has died.
-
-    For *speeds* and *workers* see :func:`matex.partition.spans.assigned`.
-    """
-    if rank not in pending.expected:
-        return 0
-    lost = tuple(r for r in pending.lost if r != rank)
-    return size(assigned(span, pending.expected, lost, rank, speeds, workers))

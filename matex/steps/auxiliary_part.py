@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -14,7 +14,7 @@ from matex.keras_hooks.metrics import FlatLogs, names_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import depends_on
 
-__all__ = ["RETURNED", "VALUE", "AuxiliaryPart", "flat"]
+__all__ = ["RETURNED", "VALUE", "AuxiliaryPart", "PassResult", "auxiliary_vector"]
 
 RETURNED = "matex_returned_value"
 """Part of the name of an operation whose result a step returns."""
@@ -24,6 +24,17 @@ VALUE = "value of "
 
 #: Function from a tensor of the rank's rows to one of the batch's rows, zero in the other rows.
 Placed = Callable[[Any], Any]
+
+
+class PassResult(NamedTuple):
+    """This rank's part of what a step computes beside gradients."""
+
+    means: list[Any]
+    """Means over rows: changes of statistics, and values that the step returns."""
+    sums: list[Any]
+    """Sums over rows: increments of metric states, and values that the step returns."""
+    restored: list[Any]
+    """Results of the operations after which all variables are as before the pass."""
 
 
 class _Returned(NamedTuple):
@@ -173,6 +184,26 @@ def _as_it_was(value: _Returned, total: Any) -> Any:
     return tf.cast(shaped, value.dtype)
 
 
-def flat(tensor: Any, dtype: Any) -> Any:
+def auxiliary_vector(
+    passed: PassResult, header: Any, *, weight: Any, dtype: Any, places: Sequence[Any] = ()
+) -> Any:
+    """Vector of *dtype* with means, sums and header, in the order of the layout.
+
+    Args:
+        passed: this rank's means and sums.
+        header: header of the rank's contribution.
+        weight: scalar, local rows / rows of the step.
+        dtype: dtype of the exchange.
+        places: sums of the layout that follow those of the pass; none by default.
+    """
+    weight = tf.cast(weight, dtype)
+    means = [_flat(mean, dtype) * weight for mean in passed.means]
+    counted = [_flat(value, dtype) for value in (*passed.sums, *places)]
+    # The first fence: the auxiliary part, and so the exchange, waits for every side effect.
+    with tf.control_dependencies([r.op for r in passed.restored if not tf.executing_eagerly()]):
+        return tf.concat([*means, *counted, tf.cast(header, dtype)], 0)
+
+
+def _flat(tensor: Any, dtype: Any) -> Any:
     """*tensor* as a vector of *dtype*."""
     return tf.reshape(tf.cast(tensor, dtype), [-1])

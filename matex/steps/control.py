@@ -18,8 +18,10 @@ __all__ = [
     "header_in",
     "indices_in",
     "is_one_span",
+    "offset_in",
     "placed_in",
     "rows_in",
+    "weight_in",
 ]
 
 _FACTS = 4  # elements before the header: fields of Control, and the number of spans
@@ -51,6 +53,16 @@ class Control(NamedTuple):
 def control_spec() -> tf.TensorSpec:
     """Specification of :meth:`Control.array`."""
     return tf.TensorSpec((None,), tf.float64)
+
+
+def weight_in(control: Any) -> Any:
+    """Share of the tensor *control*'s samples in those of the step; a scalar."""
+    return control[0]
+
+
+def offset_in(control: Any) -> Any:
+    """Position in the step of the first sample of the tensor *control*; a scalar."""
+    return control[1]
 
 
 def header_in(control: Any) -> Any:

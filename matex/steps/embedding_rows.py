@@ -65,8 +65,8 @@ class EmbeddingRows:
     Which gradients are slices shows in a graph for any number of rows. A later graph of the same
     step for a known number has the same slots.
 
-    ``summed`` maps the names of variables whose slices are made dense to their bytes: the slices
-    take more memory, or cannot be assigned to rows.
+    ``whole_tables`` maps the names of variables whose slices are made dense to their bytes: the
+    slices take more memory, or cannot be assigned to rows.
 
     Args:
         capacity: slots for the largest global batch so far; None if unknown or if slices must not
@@ -76,11 +76,11 @@ class EmbeddingRows:
     def __init__(self, capacity: SlotCapacity | None) -> None:
         self._capacity = capacity
         self._kinds: list[_SliceKind] = []
-        self.summed: dict[str, int] = {}
+        self.whole_tables: dict[str, int] = {}
         self._counts: dict[str, dict[int | None, int]] = {}  # look-ups of eager batches, by rows
 
     @property
-    def used(self) -> bool:
+    def has_slots(self) -> bool:
         """Whether a gradient is exchanged as slices, so that the rows of a rank matter."""
         return self.count > 0
 
@@ -101,7 +101,7 @@ class EmbeddingRows:
 
     def holds(self, capacity: SlotCapacity | None) -> bool:
         """Whether batches that need *capacity* need no more slots than there are."""
-        if not self.used:
+        if not self.has_slots:
             return True
         tensors = [number for kind in self._kinds for number in kind.tensors]
         return (
@@ -199,7 +199,7 @@ class EmbeddingRows:
         if not looked_up or shape[0] >= _EXACT or slice_bytes > max(dense_bytes, _SMALL_BYTES):
             name = getattr(variable, "path", variable.name)
             if not self._is_whole(name, gradient.indices, batch):
-                self.summed[name] = dense_bytes
+                self.whole_tables[name] = dense_bytes
             return _SliceKind((), shape)
         return _SliceKind(looked_up, shape, slots)
 

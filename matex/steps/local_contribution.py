@@ -46,7 +46,7 @@ class LocalContribution:
 
     def contribution(self, spans: list[Span]) -> list[np.ndarray]:
         """Parts that *spans* add to the step, computed outside the fused graph."""
-        if len(spans) > 1 and self._step.embedding_rows.used:
+        if len(spans) > 1 and self._step.has_slots:
             each = [self.contribution([span]) for span in spans]
             parts = [np.add.reduce(pieces) for pieces in zip(*each, strict=True)]
             self._rows.put_header(parts[-1], header_of(parts[-1]))

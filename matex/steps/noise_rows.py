@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from matex import keras_hooks
-from matex.steps.control import indices_in, is_one_span, rows_in
+from matex.steps.control import indices_in, is_one_span, offset_in, rows_in
 from matex.steps.separability.row_layout import neighbours
 
 __all__ = ["noise_rows"]
@@ -23,7 +23,7 @@ def noise_rows(batch: Any, control: Any, **options: Any) -> keras_hooks.NoiseRow
         keras_hooks.rows_traced(batch),
         rows_in(control),
         lambda: indices_in(control),
-        control[1],
+        offset_in(control),
         is_one_span(control),
         neighbours=neighbours,
         **options,

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 import ft
 from matex import keras_hooks
 from matex.exchange import Header
-from matex.partition.spans import Span, assigned, size, split
-from matex.records.step_report import Interval, samples_of
+from matex.partition.spans import Span, assigned, samples_of, size, split
+from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
+from matex.steps.model_step import ModelStep
 from matex.steps.services import StepServices
 
 __all__ = ["OwnRows"]
-
-
-class DividedLosses(Protocol):
-    """A step whose losses may be divided by other numbers than the number of rows."""
-
-    @property
-    def divides_by_rows(self) -> bool:
-        """Whether all losses are divided by numbers of rows."""
-
-    def denominators(self, rows: Any) -> Sequence[float]:
-        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
 
 
 class OwnRows:
@@ -51,7 +41,7 @@ class OwnRows:
         self._model = model
         self._batch: GlobalBatch | None = None
         self._whole: tuple[Any, Sequence[float]] | None = None
-        self._divided: DividedLosses | None = None
+        self._divided: ModelStep | None = None
         self.stop_wanted = False
         self.rate_factor = 1.0
         self.found_inseparable = False
@@ -69,7 +59,7 @@ class OwnRows:
     def running(self, batch: GlobalBatch) -> None:
         self._batch, self._whole, self.read = batch, None, []
 
-    def use(self, step: DividedLosses) -> None:
+    def use(self, step: ModelStep) -> None:
         """Compute rows with *step* from now on."""
         self._divided, self._whole = step, None
 
@@ -103,7 +93,8 @@ class OwnRows:
 
     def samples_of(self, rank: int, pending: ft.Pending) -> int:
         """Number of samples of the running step assigned to *rank*, even if it has died."""
-        return samples_of(rank, self.running.span, pending, self.speeds, self.workers)
+        span, speeds = self.running.span, self.speeds
+        return samples_of(rank, span, pending.expected, pending.lost, speeds, self.workers)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
         """Rows of *spans*, and the control vector of their contribution."""
@@ -137,7 +128,14 @@ class OwnRows:
             self._whole = rows, self._divided.denominators(rows)
         return self._whole[1]
 
-    def control(self, spans: list[Span], *, counts: bool = True, speaks: bool = True) -> np.ndarray:
+    def control(
+        self,
+        spans: list[Span],
+        *,
+        counts: bool = True,
+        speaks: bool = True,
+        samples: int | None = None,
+    ) -> np.ndarray:
         """Control vector of the contribution of *spans*: :class:`Control` as an array.
 
         Args:
@@ -145,10 +143,14 @@ class OwnRows:
             counts: whether the rows are this rank's own, or only borrowed. True by default.
             speaks: whether it is this rank's only contribution or its first, whose header also
                 holds the fields that are not about samples. True by default.
+            samples: number of the batch's samples of which the step is made; all by default.
         """
         batch = self.running
         lo, hi = batch.span
         count = size(spans) if counts else 0
+        weight = count / (hi - lo) if count else 1.0
+        if samples is not None:
+            weight *= (hi - lo) / max(1, samples)
         leads = self._communicator.world.is_leader
         header = Header(
             samples=float(count),
@@ -162,7 +164,7 @@ class OwnRows:
                 **self._asked(),
             )
         return Control(
-            weight=count / (hi - lo) if count else 1.0,
+            weight=weight,
             sample_offset=float(spans[0][0] - lo),
             batch_rows=float(hi - lo),
             header=header,

@@ -8,15 +8,15 @@ import numpy as np
 
 import ft
 from matex.errors import TrainingError
-from matex.exchange import HostExchange, header_of
+from matex.exchange import HostExchange, Layout, header_of
 from matex.partition.spans import Span, difference, size
+from matex.steps.bad_sums import BadSums
 from matex.steps.local_contribution import LocalContribution
-from matex.steps.nonfinite import nonfinite_error
 from matex.steps.own_rows import OwnRows
 from matex.steps.row_account import RowAccount
 from matex.steps.services import StepServices, StepSource
 
-__all__ = ["AllStop", "StepRecovery", "misfit"]
+__all__ = ["AllStop", "StepRecovery"]
 
 
 class AllStop(Exception):
@@ -42,13 +42,11 @@ class StepRecovery:
         local: LocalContribution,
         source: StepSource,
     ) -> None:
-        self._communicator = services.communicator
-        self._faults = services.faults
         self._nonfinite = services.nonfinite
         self._rows = rows
         self._account = account
         self._local = local
-        self._source = source
+        self._bad_sums = BadSums(services, account, source)
         self._anew = self._declined = False
 
     def begin(self) -> list[Span]:
@@ -95,7 +93,8 @@ class StepRecovery:
                 continue
             finally:
                 self._account.replay.seconds += time.perf_counter() - started
-            raise self._explained(exchange, cause) from None
+            assert isinstance(cause, TrainingError)
+            raise self._bad_sums.explained(exchange, cause, self._spoiled) from None
         raise error if cause is None else cause
 
     def _all_stop(self, exchange: HostExchange) -> bool:
@@ -116,21 +115,14 @@ class StepRecovery:
         Returns:
             The vector; None, on every rank, if no second attempt is made.
         """
-        self._account.is_closed = True  # a newcomer would not know of the attempt
-        batch = self._rows.running
-        redo = self._nonfinite.redo(
-            guilty=_is_guilty(exchange),
-            samples=size(self._account.have),
-            fingerprint=batch.fingerprint(self._account.have) if self._account.have else 0,
-            header=exchange.header,
-        )
+        redo = self._bad_sums.redo(exchange, guilty=_is_guilty(exchange))
         if redo is None:
             return None
-        if redo.anew:
-            self._anew = True
-            return self._completed(exchange)
-        # If a rank dies in this attempt, its pieces are of no use for the next one.
+        # Pieces of before are of no use, now or if a rank dies in this attempt.
         self._anew = True
+        if redo.anew:
+            return self._completed(exchange)
+        batch = self._rows.running
         layout = self._local.exchanged
         lo, hi = batch.span
         total, fingerprint = hi - lo, batch.fingerprint([batch.span])
@@ -168,38 +160,12 @@ class StepRecovery:
         self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
 
-    def _explained(
-        self, exchange: HostExchange, error: ft.PeerFailure | TrainingError
-    ) -> BaseException:
-        """Exception that names the cause of *error*; collective, all ranks get here together."""
-        if isinstance(error, ft.PeerFailure):
-            return error
-        if not exchange.header.nonfinite:
-            return misfit(error, self._source, self._account.have, step=self._faults.step)
-        layout, spoiled = exchange.layout, exchange.local if exchange.spoiled else None
-        if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
+    def _spoiled(self, exchange: HostExchange) -> tuple[Layout, np.ndarray | None]:
+        """This rank's contribution with its layout; None instead if it is finite."""
+        if not exchange.spoiled and _is_guilty(exchange):  # by gradients, which were not sent
             layout = self._local.layout
-            spoiled = layout.packed(self._local.contribution(self._account.have))
-        step, why_not = self._faults.step, self._nonfinite.why_not
-        return nonfinite_error(self._communicator, layout, spoiled, step=step, why_not=why_not)
-
-
-def misfit(
-    error: TrainingError, source: StepSource, have: list[Span], *, step: int
-) -> TrainingError:
-    """Error for a sum over other samples than the step's; equal on every rank that had some.
-
-    Args:
-        error: error of the exchange.
-        source: source of the batches, which may have an explanation.
-        have: spans that this rank computed.
-        step: number of the step.
-    """
-    reason = source.explanation
-    if reason and not have:
-        # The other ranks may agree, and go on: this rank has no part in their sum.
-        ft.fail_stop(f"step {step}: {reason}")
-    return TrainingError(f"step {step}: {reason}") if reason else error
+            return layout, layout.packed(self._local.contribution(self._account.have))
+        return exchange.layout, exchange.local if exchange.spoiled else None
 
 
 def _is_guilty(exchange: HostExchange) -> bool:

@@ -36,6 +36,11 @@ class RowAccount:
         self.have: list[Span] = []
         self.replay = Replay()
 
+    @property
+    def fingerprint(self) -> int:
+        """Fingerprint of this rank's samples in the running step."""
+        return self._rows.running.fingerprint(self.have) if self.have else 0
+
     def begin(self) -> list[Span]:
         """Start a new step; return the rows that this rank computes. Local.
 
@@ -55,6 +60,16 @@ class RowAccount:
             own = of(self._communicator.world.rank, fresh)
             self.replay.recomputed = size(self.have) - own
         return self.have
+
+    def divide_anew(self) -> None:
+        """Let this rank compute the rows that are its own by the ranks of now. Local."""
+        self.have = self._rows.assigned(self._rows.running.span)
+
+    def take_over(self) -> None:
+        """Divide the step anew after a death, and note what this rank then has in addition."""
+        before = size(self.have)
+        self.divide_anew()
+        self.replay.recomputed += max(0, size(self.have) - before)
 
     def recover(self, *, ends_step: bool = True, undo: Callable[[], None] = lambda: None) -> bool:
         """Recover among the survivors, record the samples at risk, and let spares join; collective.

@@ -12,13 +12,13 @@ import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.exchange import HostExchange, Layout
-from matex.partition.spans import size
 from matex.sources.interface import GlobalBatch
+from matex.steps.bad_sums import BadSums
 from matex.steps.graph_inspection import finds_nonfinite
 from matex.steps.maker import Made
-from matex.steps.nonfinite import StepRedo, nonfinite_error
+from matex.steps.nonfinite import StepRedo
 from matex.steps.own_rows import OwnRows
-from matex.steps.recovery import AllStop, misfit
+from matex.steps.recovery import AllStop
 from matex.steps.row_account import RowAccount
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.update_separability import (
@@ -61,7 +61,7 @@ class SeveralUpdates:
     ) -> None:
         self._services = services
         self._communicator = services.communicator
-        self._source = source
+        self._bad_sums = BadSums(services, account, source)
         self._rows = rows
         self._account = account
         self._step = step
@@ -124,14 +124,15 @@ class SeveralUpdates:
         Raises:
             NotShareable: on every rank; nothing is changed.
         """
-        if self._communicator.initial_size == 1 or self._step.exchanges.are_tried:
+        step = self._step
+        if self._communicator.initial_size == 1 or step.exchanges.are_among(step.checked):
             return True
-        self._step.rollback.put_back()
+        step.rollback.put_back()
         try:
             self.check_separable(batch)
         finally:
-            self._step.rollback.begin()
-        self._account.have = self._rows.assigned(self._rows.running.span)
+            step.rollback.begin()
+        self._account.divide_anew()
         return False
 
     def _attempt(self, batch: GlobalBatch) -> None:
@@ -139,20 +140,14 @@ class SeveralUpdates:
         lo, hi = batch.span
         samples = hi - lo - self._left_out.samples
         fingerprint = batch.fingerprint([batch.span]) - self._left_out.fingerprint
-        step.exchanges.used, step.exchanges.failed = [], None
-        for exchange in (*step.exchanges.made, self._connected()):
-            exchange.begin(samples=samples, fingerprint=fingerprint)
-        step.exchanges.sends_nothing = not spans
+        last = self._connected()
+        step.exchanges.begin_attempt(
+            last, samples=samples, fingerprint=fingerprint, sends_nothing=not spans
+        )
         computed = spans or [(lo, min(lo + 1, hi))]
-        control = self._rows.control(computed, counts=bool(spans))
-        control[0] *= (hi - lo) / max(1, samples)
+        control = self._rows.control(computed, counts=bool(spans), samples=samples)
         auxiliary = step.run(self._rows.rows(computed), control)
-        if not spans:
-            fields = step.layout.auxiliary_sizes[-1] if step.layout else 0
-            auxiliary = np.concatenate([np.zeros_like(auxiliary[:-fields]), auxiliary[-fields:]])
-        step.exchanges.failed = last = self._connected()
-        last(auxiliary)
-        step.exchanges.failed = None
+        step.exchanges.finish_attempt(last, auxiliary)
 
     def _recovered(self, error: BaseException) -> bool:
         """Whether the step stands after all; if not, everything is as before the step. Collective.
@@ -173,15 +168,13 @@ class SeveralUpdates:
         return False
 
     def _survived(self, exchange: HostExchange) -> bool:
-        account, before = self._account, size(self._account.have)
         is_last = exchange is self._last
-        if account.recover(ends_step=is_last, undo=self._step.rollback.put_back):
+        if self._account.recover(ends_step=is_last, undo=self._step.rollback.put_back):
             exchange.check()
             return True
         # The shares of work, and any agreement on samples to leave out, are obsolete.
         self._left_out = StepRedo(0, 0, False)
-        account.have = self._rows.assigned(self._rows.running.span)
-        account.replay.recomputed += max(0, size(account.have) - before)
+        self._account.take_over()
         return False
 
     def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
@@ -190,24 +183,9 @@ class SeveralUpdates:
         Raises:
             TrainingError: on every rank, if it is not made again.
         """
-        have, step = self._account.have, self._services.faults.step
-        self._account.is_closed = True  # a newcomer would know nothing of it
-        redo = self._services.nonfinite.redo(
-            guilty=exchange.spoiled,
-            samples=size(have),
-            fingerprint=self._rows.running.fingerprint(have) if have else 0,
-            header=exchange.header,
-        )
-        if redo is None:
-            if not exchange.header.nonfinite:
-                raise misfit(error, self._source, have, step=step)
-            spoiled = exchange.local if exchange.spoiled else None
-            why_not = self._services.nonfinite.why_not
-            raise nonfinite_error(
-                self._communicator, exchange.layout, spoiled, step=step, why_not=why_not
-            )
+        redo = self._bad_sums.decide_redo(exchange, error)
         if redo.anew:
-            self._account.have = self._rows.assigned(self._rows.running.span)
+            self._account.divide_anew()
         elif redo.samples:
             self._left_out = redo
             if exchange.spoiled:

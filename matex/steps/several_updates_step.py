@@ -12,7 +12,8 @@ update: its moments are exchanged in the forward pass, and their gradients in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,36 +24,31 @@ from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps.auxiliary_part import AuxiliaryPart, flat
-from matex.steps.control import control_spec, header_in, placed_in
-from matex.steps.forward_state import ForwardState
+from matex.steps.auxiliary_part import auxiliary_vector
+from matex.steps.control import header_in, placed_in, weight_in
+from matex.steps.forward_pass import ForwardPass
 from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
-from matex.steps.loss_parts import LossParts
-from matex.steps.noise_rows import noise_rows
+from matex.steps.model_step import ModelStep
 from matex.steps.rollback import Rollback
 from matex.steps.separability.branches import takes_branch_by_rows
-from matex.steps.separability.check_record import CheckRecord
 from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch
 from matex.steps.subgraph import function_of
 from matex.steps.sums_in_graph import SumsInGraph
-from matex.steps.traced_python import TracedPython
 from matex.steps.update_exchanges import UpdateExchanges
 from matex.steps.user_code import attempted
 
 __all__ = ["SeveralUpdatesStep"]
 
 
-class SeveralUpdatesStep:
-    """Step of one model, traced for one structure of batches. Local to build.
+class SeveralUpdatesStep(ModelStep):
+    """Step with exchanges in the middle of its graph. Local to build.
 
     ``run(batch, control)`` makes the updates and returns this rank's last contribution; it is
     collective, by :attr:`exchanges`, and changes the model. ``commit(parts)`` applies the sum of
-    the last contributions. :attr:`rollback` restores what both have changed. ``shifted`` names the
-    random functions whose rows are drawn otherwise than in one process, ``python`` is the Python
-    that the graphs read.
+    the last contributions. :attr:`rollback` restores what both have changed.
 
     Args:
         model: built model, with built metrics.
@@ -79,35 +75,35 @@ class SeveralUpdatesStep:
         capacity: SlotCapacity | None = None,
         synchronized: Sequence[Any] = (),
     ) -> None:
-        self._model = model
-        self._as_data = as_data
-        self._scales_rate = scales_rate
-        self._state = ForwardState(model)
-        self._auxiliary = AuxiliaryPart(self._state)
-        self._rows = rows
-        self._capacity = capacity
-        self._synchronized = synchronized
-        self._chance = keras_hooks.Chance(model, synchronized)
-        self._noise_state = keras_hooks.noise_state(model)
-        self._noise_axes: list[keras_hooks.RowAxis | None] = []
-        self._losses = LossParts(model)
-        self._advance_noise: Callable[[Any], None] | None = None
-        self._quiet_graph: Any = None
-        self.shifted: set[str] = set()
-        self.python = TracedPython(model)
-        self._signature = (signature, control_spec())
+        forward = ForwardPass(model, as_data, rows=rows, strict=True)
         self.exchanges = UpdateExchanges()
         self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate, capacity=capacity)
+        super().__init__(
+            model,
+            signature,
+            as_data,
+            forward,
+            self.updates,
+            {
+                "sums_gradients": True,
+                "scales_rate": scales_rate,
+                "capacity": capacity,
+                "synchronized": synchronized,
+            },
+            synchronized=synchronized,
+        )
+        self._rows = rows
+        self._synchronized = synchronized
+        self._quiet_graph: Any = None
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
-        self.batch_spec = as_data(signature)
-        self.checks = CheckRecord()
-        self._denominators: Callable[[Batch], np.ndarray] | None = None
         self._trace()
 
     def _trace(self) -> None:
-        self._advance_noise = self._quiet_graph = self.exchanges.last = None
+        self.exchanges.forget()  # the layouts may have changed
+        self._quiet_graph = self.last_exchange = None
+        self._forward.begin_anew()
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
         refuse_summaries(traced, name=self.name)
@@ -116,9 +112,11 @@ class SeveralUpdatesStep:
         if not self.exchanges.layouts:
             raise NotShareable(f"{self.name} makes no update by an optimizer")
         assert self.layout is not None
-        if self._divisors:
+        if self._forward.denominators:
             given, purpose = self._signature[0], "the masks or weights of a loss"
-            self._denominators = function_of(traced, self._divisors, given, purpose=purpose)
+            self._denominators = function_of(
+                traced, self._forward.denominators, given, purpose=purpose
+            )
         self.rollback: Rollback = Rollback(traced)
         self.variables = self.rollback.variables
         specs = [tf.TensorSpec(shape, self.layout.dtype) for shape in self.layout.shapes]
@@ -139,23 +137,14 @@ class SeveralUpdatesStep:
             values: names of returned values that are sums.
         """
         self.updates.summed |= set(updates)
-        self._auxiliary.summed |= set(values)
-        self._trace_anew()
+        self._forward.auxiliary.summed |= set(values)
+        self._trace()
 
     def exchange_at_tapes(self) -> None:
         """Exchange gradients where tapes compute them from now on, and retrace. Local."""
         self.updates.at_tapes = True
         self.updates.summed.clear()
-        self._trace_anew()
-
-    def _trace_anew(self) -> None:
-        self.exchanges.made, self.last_exchange = [], None  # the layouts have changed
         self._trace()
-
-    @property
-    def name(self) -> str:
-        """Name of the step in the script."""
-        return getattr(self._model, "step_name", "train_step")
 
     @property
     def counted(self) -> list[Any]:
@@ -168,61 +157,13 @@ class SeveralUpdatesStep:
         """Whether gradients and values may be sums over rows, which only the check can tell."""
         return self._rows is not None
 
-    @property
-    def checked(self) -> set[int]:
-        """Numbers of the updates that were checked."""
-        return self.exchanges.checked
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the constructor, to build the step again."""
-        return {
-            "sums_gradients": True,
-            "scales_rate": self._scales_rate,
-            "capacity": self._capacity,
-            "synchronized": self._synchronized,
-        }
-
-    @property
-    def capacity(self) -> SlotCapacity | None:
-        """Capacity for the largest batch so far, if gradients of embeddings may be slices."""
-        return self._capacity
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether gradients are exchanged as slices, so that a batch may be too large."""
-        return self.updates.has_slots
-
-    def takes(self, capacity: SlotCapacity | None) -> bool:
-        """Whether the step can take global batches that need *capacity*."""
-        return self.updates.holds(capacity)
-
-    @property
-    def summed_embeddings(self) -> dict[str, int]:
-        """Bytes of embedding gradients that are exchanged as whole tables, by name."""
-        return self.updates.embeddings
-
-    @property
-    def tolerance(self) -> float:
-        """Relative difference in a contribution that rounding may cause."""
-        return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
-
-    @property
-    def divides_by_rows(self) -> bool:
-        """Whether all losses are divided by numbers of rows."""
-        return self._denominators is None
-
-    def denominators(self, rows: Batch) -> Sequence[float]:
-        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
-        return () if self._denominators is None else self._denominators(rows).tolist()
-
     def run(self, batch: Batch, control: np.ndarray) -> np.ndarray:
         """Make the updates, and return this rank's part of the last exchange; collective."""
         return np.asarray(self._run(batch, control))
 
     def commit(self, parts: list[Any]) -> dict[str, Any]:
         """Apply the sum of the last contributions, and return the step's logs; local."""
-        return self._auxiliary.named(self._commit(parts))
+        return self._forward.auxiliary.named(self._commit(parts))
 
     def quiet(self) -> Any:
         """Graph of :meth:`run` without randomness, traced once. Local."""
@@ -242,7 +183,7 @@ class SeveralUpdatesStep:
 
     def _traced_quietly(self, *, goes_on: bool) -> Any:
         def quiet(batch: Batch, control: Any) -> Any:
-            with self._state.going_on(goes_on), self._chance.left_out():
+            with self._forward.state.going_on(goes_on), self._chance.left_out():
                 return self._made(batch, control)
 
         return keras_hooks.graph_of(quiet, *self._signature).get_concrete_function()
@@ -250,51 +191,34 @@ class SeveralUpdatesStep:
     # In the graph.
 
     def _made(self, batch: Batch, control: Any) -> Any:
-        weight, header = control[0], header_in(control)
-        state, known = self._state, known_rows(batch)
+        weight, header = weight_in(control), header_in(control)
+        known = known_rows(batch)
         self.exchanges.begin_trace(known)
-        saved = state.save()
-        state.prepare()
-        noise = {"state": self._noise_state, "shifted": self.shifted}
-        rows = noise_rows(batch, control, constant=self._rows, **noise)
+        within = self._exchanging(batch, control, weight, header)
+        passed = self._forward.run(batch, control, weight, within, rows=known)
+        means, counts = self._forward.auxiliary.segments()
+        self.layout = self.exchanges.end_trace(Layout(gradients=(), means=means, sums=counts))
+        return auxiliary_vector(passed, header, weight=weight, dtype=self.layout.dtype)
+
+    @contextlib.contextmanager
+    def _exchanging(self, batch: Batch, control: Any, weight: Any, header: Any) -> Iterator[None]:
+        """Context of a trace in which gradients and moments are exchanged."""
+        most_rows = self.capacity and self.capacity.rows
+
+        def placed(tensor: Any) -> Any:
+            return placed_in(control, tensor, most_rows)
+
         with (
-            self.python.as_noted(),
-            self.updates.traced(
-                weight,
-                header,
-                batch=batch,
-                placed=lambda tensor: placed_in(
-                    control, tensor, self._capacity and self._capacity.rows
-                ),
-                name=self.name,
-            ),
+            self.updates.traced(weight, header, batch=batch, placed=placed, name=self.name),
             self._sums.traced(weight, header, name=self.name) as total,
             keras_hooks.moments_over_ranks(self._synchronized, total),
-            self._losses.traced(weight, control, known) as self._divisors,
-            keras_hooks.rows_of_noise(
-                rows, state.seeds, self._noise_axes, strict=True
-            ) as advance_noise,
-            keras_hooks.recorded_results(self._model) as results,
         ):
-            logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
-        self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
-        averaged, sums = state.changes(saved)
-        placed = None if self._rows is None else lambda x: placed_in(control, x, self._rows)
-        extra, added = self._auxiliary.note(logs, results, placed, rows=known)
-        restored = state.restore(saved)
-        means, counts = self._auxiliary.segments()
-        self.layout = self.exchanges.end_trace(Layout(gradients=(), means=means, sums=counts))
-        dtype = self.layout.dtype
-        shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
-        auxiliary = [*shares, *(flat(s, dtype) for s in (*sums, *added)), tf.cast(header, dtype)]
-        with tf.control_dependencies([operation.op for operation in restored]):
-            return tf.concat(auxiliary, 0)
+            yield
 
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None
         *rest, header = tf.split(parts[-1], self.layout.auxiliary_sizes)
-        if self._advance_noise is not None:
-            self._advance_noise(Header(*tf.unstack(header)).samples)
+        self._forward.advance_noise(Header(*tf.unstack(header)).samples)
         means = len(self.layout.means)
         with self.python.as_noted():
-            return self._auxiliary.commit(rest[:means], rest[means:])
+            return self._forward.auxiliary.commit(rest[:means], rest[means:])

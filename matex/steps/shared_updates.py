@@ -37,7 +37,7 @@ class SharedUpdates:
     ``at_tapes`` is whether gradients are exchanged where a tape computes them, and not where an
     optimizer receives them: a script may apply functions that do not add up over rows, such as
     clipping by their norm. ``summed`` are the numbers of the exchanges whose gradients are sums
-    over rows; those of the others are means. ``embeddings`` maps variables whose slices are made
+    over rows; those of the others are means. ``whole_tables`` maps variables whose slices are made
     dense, for an optimizer that would take slices, to their bytes; ``has_slots`` is whether other
     gradients are exchanged as slices; ``optimizers`` are those that make the updates.
 
@@ -54,7 +54,7 @@ class SharedUpdates:
         self._scales_rate = scales_rate
         self._capacity = capacity
         self._slots: dict[int, EmbeddingRows] = {}  # by the number of the exchange
-        self.embeddings: dict[str, int] = {}
+        self.whole_tables: dict[str, int] = {}
         self.has_slots = False
         self.at_tapes = False
         self.summed: set[int] = set()
@@ -82,7 +82,7 @@ class SharedUpdates:
                 gradients are exchanged through which another tape may differentiate.
         """
         graph = tf.compat.v1.get_default_graph()
-        self.embeddings, self.has_slots = {}, False
+        self.whole_tables, self.has_slots = {}, False
         own_rows = _Computed(weight, batch, placed)
 
         def check() -> None:
@@ -141,9 +141,9 @@ class SharedUpdates:
         values, places = slots.fill(
             [gradient for gradient, _ in given], [each for _, each in given], own.batch, own.placed
         )
-        self.has_slots |= slots.used
+        self.has_slots |= slots.has_slots
         if not linear:
-            self.embeddings |= slots.summed
+            self.whole_tables |= slots.whole_tables
         ordered = slots.in_order(given)
         layout = Layout(
             gradients=tuple(

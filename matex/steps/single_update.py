@@ -124,7 +124,7 @@ class SingleUpdate:
         if not self._is_ready or not spans or self._strategy.averages_gradients:
             return False
         # Slots follow from the first row of a span, so each span is computed by itself.
-        return len(spans) == 1 or not self._step.embedding_rows.used
+        return len(spans) == 1 or not self._step.has_slots
 
     def _update_parts(self, own: list[np.ndarray] | None) -> list[np.ndarray]:
         """Parts of the update that are not exchanged: *own*, or computed again if None."""

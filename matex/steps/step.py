@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,23 +20,21 @@ from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps.control import Control, control_spec
+from matex.steps.control import Control
 from matex.steps.dry_run import DryRun
-from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.graph_inspection import variables_in
-from matex.steps.separability.check_record import CheckRecord
+from matex.steps.model_step import ModelStep
 from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.silence import unheard
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
-from matex.steps.traced_python import TracedPython
 from matex.steps.user_code import attempted
 
 __all__ = ["Batch", "Step"]
 
 
-class Step:
-    """Step of one model, traced for one structure of batches. Local to build.
+class Step(ModelStep):
+    """Step whose exchange follows its graph. Local to build.
 
     The model, its metrics and its optimizer must be built. Signatures have a free batch dimension,
     so a batch of another size, after a death, needs no retracing.
@@ -73,7 +71,6 @@ class Step:
         rows: int | None = None,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
-        self._model = model
         self._parts = StepParts(
             model,
             as_data,
@@ -82,14 +79,21 @@ class Step:
             capacity=capacity,
             rows=rows,
         )
+        super().__init__(
+            model,
+            signature,
+            as_data,
+            self._parts.forward,
+            self._parts.embedding_rows,
+            {
+                "sums_gradients": sums_gradients,
+                "scales_rate": scales_rate,
+                "capacity": self._parts.capacity,
+            },
+        )
         self.runs_eagerly = bool(model.run_eagerly)
-        self.batch_spec = as_data(signature)
-        self.checked: set[int] = set()  # for steps of several updates; here there is one
-        self.checks = CheckRecord()
         self.may_vary = not keras_hooks.adds_up(model)  # so it must be checked whether it adds up
         self.may_count = not keras_hooks.counts_add_up(model)  # the same for its metrics alone
-        self._signature = (signature, control_spec())
-        self._chance = keras_hooks.Chance(model)
         self._functions: StepFunctions
         if self.runs_eagerly:
             self._functions = EagerFunctions(self._parts, DryRun(model))
@@ -98,56 +102,14 @@ class Step:
             self._functions = self._chance.noted_in(
                 lambda: GraphFunctions(self._parts, self._signature, jit_compile=jit_compile)
             )
+        self._denominators = self._functions.denominators
 
     # What it is made of.
-
-    @property
-    def name(self) -> str:
-        """Name of the step in the script."""
-        return getattr(self._model, "step_name", "train_step")
-
-    @property
-    def python(self) -> TracedPython:
-        """Python that the graphs read."""
-        return self._parts.python
 
     @property
     def sums_gradients(self) -> bool:
         """Whether the exchange contains the gradients."""
         return self._parts.sums_gradients
-
-    @property
-    def capacity(self) -> SlotCapacity | None:
-        """Capacity for the largest batch so far, if gradients of embeddings may be slices."""
-        return self._parts.capacity
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the constructor, to build the step again."""
-        return {
-            "sums_gradients": self.sums_gradients,
-            "scales_rate": self._parts.scales_rate,
-            "capacity": self.capacity,
-        }
-
-    @property
-    def embedding_rows(self) -> EmbeddingRows:
-        """Gradients of embeddings that are exchanged as slices, and the others."""
-        return self._parts.embedding_rows
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether gradients are exchanged as slices, so that a batch may be too large."""
-        return self.embedding_rows.used
-
-    def takes(self, capacity: SlotCapacity | None) -> bool:
-        """Whether the step can take global batches that need *capacity*."""
-        return self.embedding_rows.holds(capacity)
-
-    @property
-    def summed_embeddings(self) -> dict[str, int]:
-        """Bytes of embedding gradients that are exchanged as whole tables, by name."""
-        return self.embedding_rows.summed
 
     @property
     def layout(self) -> Layout | None:
@@ -160,14 +122,6 @@ class Step:
         return self._parts.exchanged
 
     @property
-    def shifted(self) -> set[str]:
-        """Names of random functions whose rows are drawn otherwise than in one process.
-
-        With run_eagerly, they are known after the first contribution.
-        """
-        return self._parts.shifted
-
-    @property
     def variables(self) -> list[tuple[Any, Any]]:
         """Handle and dtype of each variable that the contribution's graph accesses."""
         return variables_in(self._functions.traced_contribution())
@@ -176,11 +130,6 @@ class Step:
     def may_draw(self) -> bool:
         """Whether the step may draw random numbers undetected, because it runs as Python."""
         return self._functions.may_draw
-
-    @property
-    def tolerance(self) -> float:
-        """Largest relative deviation of a contribution by rounding."""
-        return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
 
     @property
     def optimizers(self) -> list[Any]:
@@ -217,16 +166,6 @@ class Step:
     def _kept(self) -> contextlib.AbstractContextManager[None]:
         dry_run = self.dry_run()
         return contextlib.nullcontext() if dry_run is None else dry_run.run()
-
-    @property
-    def divides_by_rows(self) -> bool:
-        """Whether all losses are divided by numbers of rows."""
-        return self._functions.denominators is None
-
-    def denominators(self, rows: Batch) -> Sequence[float]:
-        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
-        compute = self._functions.denominators
-        return () if compute is None else compute(rows).tolist()
 
     def commit(self, parts: Parts) -> dict[str, Any]:
         """Apply the exchanged values to the model, and return the step's logs; local."""
@@ -287,7 +226,7 @@ class Step:
         """:meth:`quiet` with metrics continued from their values, traced anew. Local."""
 
         def going_on(batch: Batch, control: Any) -> Parts:
-            with self._parts.metrics_going_on():
+            with self._parts.forward.state.going_on():
                 return self._quiet_contribution(batch, control)
 
         if self.runs_eagerly:

@@ -154,7 +154,7 @@ class GraphFunctions:
         return drawn
 
     def _denominators(self, batch: Any) -> Callable[[Batch], np.ndarray] | None:
-        wanted = self._parts.denominators
+        wanted = self._parts.forward.denominators
         if not wanted:
             return None
         return function_of(self._traced, wanted, batch, purpose="the masks or weights of a loss")

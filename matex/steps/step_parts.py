@@ -6,7 +6,6 @@ Both run eagerly or are traced, by :mod:`matex.steps.step_functions`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +16,11 @@ from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps.auxiliary_part import AuxiliaryPart, flat
-from matex.steps.control import header_in, placed_in
+from matex.steps.auxiliary_part import auxiliary_vector
+from matex.steps.control import header_in, offset_in, weight_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
-from matex.steps.forward_state import ForwardState
-from matex.steps.loss_parts import LossParts
-from matex.steps.noise_rows import noise_rows
+from matex.steps.forward_pass import ForwardPass
 from matex.steps.recorder import Recorder
-from matex.steps.traced_python import TracedPython
 
 __all__ = ["Batch", "Parts", "StepParts", "with_learning_rate"]
 
@@ -44,9 +40,7 @@ class StepParts:
         capacity: slots for the largest batch so far, if gradients of embeddings may be slices.
         rows: number of rows of each batch, for a step that may return rows; None by default.
 
-    ``denominators`` are the loss denominators of the newest contribution, tensors of its graph if
-    it is traced. ``shifted`` names the random functions whose rows are drawn otherwise than in one
-    process. ``python`` is the Python that traces read.
+    ``forward`` is the pass that computes the contribution.
     """
 
     def __init__(
@@ -60,24 +54,14 @@ class StepParts:
         rows: int | None = None,
     ) -> None:
         self._model = model
-        self._as_data = as_data
         self.sums_gradients = sums_gradients
         self.scales_rate = scales_rate
         self.capacity = capacity if sums_gradients else None
-        self._rows = rows
         self.embedding_rows = EmbeddingRows(self.capacity)
         self.layout: Layout | None = None
-        self.denominators: list[Any] = []
-        self.shifted: set[str] = set()
-        self.python = TracedPython(model)
-        self._state = ForwardState(model)
+        self.forward = ForwardPass(model, as_data, rows=rows, shares_draws=sums_gradients)
+        self.named = self.forward.auxiliary.named
         self._recorder = Recorder(model.optimizer)
-        self._auxiliary = AuxiliaryPart(self._state)
-        self.named = self._auxiliary.named
-        self._noise_state = keras_hooks.noise_state(model)
-        self._noise_axes: list[keras_hooks.RowAxis | None] = []
-        self._losses = LossParts(model)
-        self._advance_noise: Callable[[Any], None] | None = None
 
     @property
     def exchanged(self) -> Layout | None:
@@ -86,24 +70,20 @@ class StepParts:
             return self.layout
         return replace(self.layout, gradients=())
 
-    def metrics_going_on(self) -> AbstractContextManager[None]:
-        """Context of a check's contribution, in which metrics continue from their values."""
-        return self._state.going_on()
-
     def contribution(self, batch: Batch, control: Any) -> Parts:
         """Compute the parts that the samples of *batch* add to the step; changes no variable."""
         control = tf.convert_to_tensor(control)
-        weight, sample_offset = control[0], control[1]
+        weight, sample_offset = weight_in(control), offset_in(control)
         header = with_learning_rate(header_in(control), self._model.optimizer)
-        state, recorder = self._state, self._recorder
-        saved = state.save()
-        state.prepare()
-        with state.undone_on_error(saved):
-            logs, results = self._forward(batch, control, weight)
-            recorder.check_order(state.others)
-            averaged, sums = state.changes(saved)
-            extra, added = self._auxiliary.note(logs, results, self._placed(control))
-        restored = state.restore(saved)
+        recorder, forward = self._recorder, self.forward
+        passed = forward.run(
+            batch,
+            control,
+            weight,
+            recorder.recording(weight),
+            check=lambda: recorder.check_order(forward.state.others),
+            addressable=not self._model.jit_compile,
+        )
         most_rows = 0 if self.capacity is None else self.capacity.rows
         placed = from_row(sample_offset, keras_hooks.rows_traced(batch), most_rows)
         values, places = self.embedding_rows.fill(
@@ -116,33 +96,8 @@ class StepParts:
             gradients = [g * weight for g in gradients]
         if not self.sums_gradients and not keras_hooks.traits_of(self._model.optimizer).scales_loss:
             header = _with_nonfinite(header, gradients)
-        means = [flat(m, dtype) * weight for m in (*averaged, *extra)]
-        counted = [flat(s, dtype) for s in (*sums, *added, *places)]
-        auxiliary = [*means, *counted, tf.cast(header, dtype)]
-        # The first fence: the auxiliary part, and so the exchange, waits for every side effect.
-        with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
-            return [*gradients, tf.concat(auxiliary, 0)]
-
-    def _forward(self, batch: Batch, control: Any, weight: Any) -> tuple[Any, Any]:
-        """Logs of the forward and backward pass, and results that it took from metrics."""
-        rows = noise_rows(
-            batch,
-            control,
-            addressable=not self._model.jit_compile,
-            state=self._noise_state if self.sums_gradients else None,
-            shifted=self.shifted,
-            constant=self._rows,
-        )
-        with (
-            self.python.as_noted(),
-            self._recorder.recording(weight),
-            self._losses.traced(weight, control, known_rows(batch)) as self.denominators,
-            keras_hooks.rows_of_noise(rows, self._state.seeds, self._noise_axes) as advance_noise,
-            keras_hooks.recorded_results(self._model) as results,
-        ):
-            logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
-        self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
-        return logs, results
+        vector = auxiliary_vector(passed, header, weight=weight, dtype=dtype, places=places)
+        return [*gradients, vector]
 
     def commit(self, parts: Parts) -> dict[str, Any]:
         """Apply the exchanged parts, and return the step's logs."""
@@ -163,23 +118,17 @@ class StepParts:
         means, sums = rest[: len(layout.means)], rest[len(layout.means) :]
         reduced = Header(*tf.unstack(header))
         keras_hooks.set_learning_rate(model.optimizer, reduced.learning_rate)
-        if self._advance_noise is not None:
-            self._advance_noise(reduced.samples)
+        self.forward.advance_noise(reduced.samples)
         factor = reduced.rate_factor if self.scales_rate else None
         scaled = keras_hooks.scaled_learning_rate(model.optimizer, factor)
-        with self.python.as_noted(), keras_hooks.updating(), scaled:
+        with self.forward.python.as_noted(), keras_hooks.updating(), scaled:
             whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
-            counted = len(self._auxiliary.segments()[1])
+            counted = len(self.forward.auxiliary.segments()[1])
             self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))
-        return self._auxiliary.commit(means, sums[:counted])
-
-    def _placed(self, control: Any) -> Callable[[Any], Any] | None:
-        """Function that puts returned rows in their places of the batch, if there may be any."""
-        rows = self._rows
-        return None if rows is None else lambda tensor: placed_in(control, tensor, rows)
+        return self.forward.auxiliary.commit(means, sums[:counted])
 
     def _lay_out(self, gradients: Parts, places: Parts, rows: int | None) -> Layout:
-        means, sums = self._auxiliary.segments()
+        means, sums = self.forward.auxiliary.segments()
         slots = self.embedding_rows
         named = zip(gradients, slots.in_order(self._recorder.names), strict=True)
         layout = Layout(

@@ -22,6 +22,7 @@ from matex.steps.user_code import attempted
 __all__ = ["AnyStep", "CompiledStep", "agreed_capacity", "trace_anew", "trace_step"]
 
 AnyStep = Step | SeveralUpdatesStep
+"""A step of either kind, for those who make each in a way of its own."""
 
 
 class CompiledStep(NamedTuple):

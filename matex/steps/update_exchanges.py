@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,8 @@ class UpdateExchanges:
     """Sums gradients and moments over the ranks, called by the graph in order. Local.
 
     ``layouts`` are those of the exchanges in the graph, ``last`` is that of the one after it.
-    ``checked`` are the numbers of the exchanges that are known to add up over rows: an update may
-    be made in some steps only. ``sends_nothing`` is whether this rank has no row of the step:
-    values computed from a borrowed row are not sent. ``used`` are the exchanges that the running
-    attempt has reached, and ``failed`` is the one that failed.
+    ``made`` are the exchanges in the graph. ``used`` are those that the running attempt has
+    reached, and ``failed`` is the one that failed, which may be the one after the graph.
     """
 
     def __init__(self) -> None:
@@ -36,22 +34,24 @@ class UpdateExchanges:
         self._traced = 0
         self._is_same = False
         self.made: list[HostExchange] = []
-        self.sends_nothing = False
-        self.checked: set[int] = set()
+        self._sends_nothing = False
         self.used: list[HostExchange] = []
         self.failed: HostExchange | None = None
         self._given: dict[int, Parts] | None = None
         self._noted: dict[int, Parts] = {}
 
-    @property
-    def are_tried(self) -> bool:
-        """Whether all updates of the running step were checked."""
-        return all(self.made.index(exchange) in self.checked for exchange in self.used)
+    def are_among(self, numbers: Container[int]) -> bool:
+        """Whether all exchanges that the running step has used have one of *numbers*."""
+        return all(self.made.index(exchange) in numbers for exchange in self.used)
 
     @property
     def next_number(self) -> int:
         """Number of the next exchange of the graph that is being traced."""
         return self._traced
+
+    def forget(self) -> None:
+        """Forget the exchanges, before a trace that may have others."""
+        self.made, self.last = [], None
 
     def begin_trace(self, rows: int | None) -> None:
         """Count exchanges from the first, and forget the layouts of the trace before.
@@ -80,6 +80,27 @@ class UpdateExchanges:
         """Create the exchanges, once."""
         if not self.made:
             self.made = [make(layout) for layout in self.layouts]
+
+    def begin_attempt(
+        self, last: HostExchange, *, samples: int, fingerprint: int, sends_nothing: bool
+    ) -> None:
+        """Start an attempt at the step. Local.
+
+        Args:
+            last: exchange after the graph.
+            samples: number of samples that each exchange is to sum.
+            fingerprint: their fingerprint.
+            sends_nothing: whether this rank has no row of the step: values computed from a borrowed
+                row are not sent.
+        """
+        self.used, self.failed = [], None
+        for exchange in (*self.made, last):
+            exchange.begin(samples=samples, fingerprint=fingerprint)
+        self._sends_nothing = sends_nothing
+
+    def finish_attempt(self, last: HostExchange, auxiliary: np.ndarray) -> None:
+        """Make the exchange after the graph, of *auxiliary*; collective."""
+        self._summed(last, [auxiliary])
 
     def in_graph(self, layout: Layout, parts: list[Any]) -> list[Any]:
         """Add the next exchange to the graph being traced; return the sums of *parts*. Local.
@@ -134,7 +155,10 @@ class UpdateExchanges:
             return self._given.get(number, self._noted[number])
         exchange = self.made[number]
         self.used.append(exchange)
-        if self.sends_nothing:
+        return self._summed(exchange, parts)
+
+    def _summed(self, exchange: HostExchange, parts: Parts) -> Parts:
+        if self._sends_nothing:
             header = parts[-1][-len(Header._fields) :]
             parts = [np.zeros_like(part) for part in parts]
             parts[-1][-len(header) :] = header

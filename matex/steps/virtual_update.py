@@ -25,10 +25,10 @@ from matex.exchange.tree import TreeExchange
 from matex.partition.spans import Span, size
 from matex.partition.worker_tree import Node, maximal
 from matex.sources.interface import GlobalBatch
+from matex.steps.bad_sums import BadSums
 from matex.steps.maker import Made
-from matex.steps.nonfinite import nonfinite_error
 from matex.steps.own_rows import OwnRows
-from matex.steps.recovery import AllStop, misfit
+from matex.steps.recovery import AllStop
 from matex.steps.row_account import RowAccount
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.step_separability import find_inseparable, find_inseparable_now
@@ -83,7 +83,7 @@ class VirtualUpdate:
             raise NotShareable("virtual workers want a step that does not run eagerly")
         self._services = services
         self._communicator = services.communicator
-        self._source = source
+        self._bad_sums = BadSums(services, account, source)
         self._rows = rows
         self._account = account
         self._step = step
@@ -143,7 +143,7 @@ class VirtualUpdate:
             except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
                 self._is_first = False
-                if self._recovered(batch, error):
+                if self._recovered(error):
                     break
                 self._account.replay.seconds += time.perf_counter() - started
         self._sums.forget()
@@ -173,21 +173,19 @@ class VirtualUpdate:
             (sent,) = self._sums.by_node.values()
             if not self._is_first:  # the leader and its requests may have changed
                 *gradients, auxiliary = sent
-                sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary, batch))]
+                sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary))]
             total = exchange.run(lambda: exchange.in_graph(sent))
         else:
-            header = header_of(self._with_header(np.zeros(len(Header._fields)), batch))
+            header = header_of(self._with_header(np.zeros(len(Header._fields))))
             vectors = self._sums.vectors(self._layout)
             self._tree.exchange(vectors, header, nodes=nodes, workers=len(parts))
         self._running = None
         return total
 
-    def _with_header(self, auxiliary: Any, batch: GlobalBatch) -> np.ndarray:
+    def _with_header(self, auxiliary: Any) -> np.ndarray:
         """Copy of *auxiliary* with the header of this rank."""
-        have = self._account.have
-        last = np.array(auxiliary)
-        fingerprint = batch.fingerprint(have) if have else 0
-        header = Header(samples=float(size(have)), fingerprint=float(fingerprint))
+        account, last = self._account, np.array(auxiliary)
+        header = Header(samples=float(size(account.have)), fingerprint=float(account.fingerprint))
         self._rows.put_header(last, header)
         return last
 
@@ -204,7 +202,7 @@ class VirtualUpdate:
 
     # When it fails.
 
-    def _recovered(self, batch: GlobalBatch, error: BaseException) -> bool:
+    def _recovered(self, error: BaseException) -> bool:
         """Whether the step stands after all; if not, it must be made again. Collective.
 
         Raises:
@@ -215,51 +213,35 @@ class VirtualUpdate:
             raise error
         cause = exchange.error
         if isinstance(cause, TrainingError):
-            self._decide(batch, exchange, cause)
+            self._decide(exchange, cause)
             return False
         if not isinstance(cause, ft.PeerFailure):
             raise error if cause is None else cause
-        before = size(self._account.have)
         if self._account.recover():
             exchange.check()
             return True
-        self._account.have = self._rows.assigned(batch.span)
-        self._account.replay.recomputed += max(0, size(self._account.have) - before)
+        self._account.take_over()
         return False
 
-    def _decide(self, batch: GlobalBatch, exchange: HostExchange, error: TrainingError) -> None:
+    def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
         """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
             TrainingError: on every rank, if it is not made again.
         """
-        have, step = self._account.have, self._services.faults.step
-        self._account.is_closed = True  # a newcomer would know nothing of it
-        redo = self._services.nonfinite.redo(
-            guilty=exchange.spoiled,
-            samples=size(have),
-            fingerprint=batch.fingerprint(have) if have else 0,
-            header=exchange.header,
-        )
-        if redo is None:
-            if not exchange.header.nonfinite:
-                raise misfit(error, self._source, have, step=step)
-            spoiled = self._spoiled(exchange) if exchange.spoiled else None
-            why_not = self._services.nonfinite.why_not
-            raise nonfinite_error(
-                self._communicator, self._layout, spoiled, step=step, why_not=why_not
-            )
-        if redo.anew:
-            self._account.have = self._rows.assigned(batch.span)
+        if self._bad_sums.decide_redo(exchange, error, self._spoiled).anew:
+            self._account.divide_anew()
         if exchange.spoiled:
             self._sums.forget()
 
-    def _spoiled(self, exchange: HostExchange) -> np.ndarray:
+    def _spoiled(self, exchange: HostExchange) -> tuple[Layout, np.ndarray | None]:
         """Non-finite values of this rank: a sum, or a message that a fault changed."""
+        if not exchange.spoiled:
+            return self._layout, None
         for vector in self._sums.vectors(self._layout).values():
             if not np.isfinite(vector).all():
-                return vector
-        return exchange.local
+                return self._layout, vector
+        return self._layout, exchange.local
 
 
 def _is_within(part: Span, spans: Sequence[Span]) -> bool:

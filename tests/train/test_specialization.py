@@ -75,7 +75,7 @@ def fitted(*, after: int, monkeypatch: pytest.MonkeyPatch, refuses: bool) -> tup
     batches = Batches(*twice(0))
     keras_hooks.build(model, keras_hooks.as_data(batches.signature))
     step = Step(model, batches.signature, capacity=SlotCapacity(2 * ROWS))
-    assert step.embedding_rows.used
+    assert step.has_slots
     assert step.layout is not None
     step.connect(OfOneRank(step.layout))
     for number in range(STEPS):

@@ -47,9 +47,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, ranks: int) -> str:
     alone = ranks == 1
     step.checks.note_rows(batch, ranks)
     lo, hi = batch.span
-    if hi - lo < (
-        2 if step.embedding_rows.used else 1
-    ):  # slots are for no more rows than a batch has
+    if hi - lo < (2 if step.has_slots else 1):  # slots are for no more rows than a batch has
         return ""
     if not (step.may_count if alone else step.may_vary):
         return ""

@@ -213,7 +213,7 @@ def _differing(step: SeveralUpdatesStep, rows: CheckRows) -> _CheckResult:
     # The exchanged values are equal in all of them; so must be the variables after them.
     for number in whole:
         step.checks.note(values_of(layouts[number], whole[number], [whole[number]]), number)
-    step.exchanges.checked |= set(whole) & set(range(len(step.exchanges.layouts)))
+    step.checked |= set(whole) & set(range(len(step.exchanges.layouts)))
     if found := step.inseparable:
         return _CheckResult(f"{step.name} does not add up over rows: {found}")
     if any(_differ(made.after, later, step.tolerance) for _, later in made.pieces):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition.spans import Span, assigned, difference, parts_of, size, split
+from matex.partition.spans import Span, assigned, difference, parts_of, samples_of, size, split
 
 spans = st.tuples(st.integers(0, 1000), st.integers(0, 200)).map(lambda s: (s[0], s[0] + s[1]))
 some_spans = st.lists(spans, max_size=6)
@@ -48,6 +48,17 @@ def test_the_living_compute_each_sample_once(span: Span, who: tuple[list[int], l
     shares = {rank: assigned(span, expected, lost, rank) for rank in alive}
     everything = [sample for rank in alive for sample in samples(shares[rank])]
     assert sorted(everything) == list(range(*span))
+
+
+@pytest.mark.parametrize(
+    ("rank", "lost", "expected"),
+    [(0, [], 4), (1, [1], 4), (1, [1, 2], 6), (0, [1, 2], 12), (3, [], 0)],
+    ids=["alive", "dead", "died after another", "alone", "not expected"],
+)
+def test_a_rank_has_its_samples_even_if_it_has_died(
+    rank: int, lost: list[int], expected: int
+) -> None:
+    assert samples_of(rank, (0, 12), [0, 1, 2], lost) == expected
 
 
 @given(spans, memberships(), st.randoms(use_true_random=False))
