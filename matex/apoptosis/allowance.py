@@ -25,9 +25,9 @@ def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0
     Args:
         before: the held-out loss when the event begins.
         at_start: loss of the untrained network.
-        delta: a share of the cube root of *before* times the square of the larger of both:
-            where training has brought the loss near zero a share of it would be nothing, and
-            one of the untrained network's loss the better part of what has been learnt.
+        delta: share of a scale that lies between the current and the untrained loss, the cube
+            root of *before* times the square of the larger of both: a share of the current loss
+            alone vanishes near zero, and one of the untrained loss alone allows too much.
         gained: decrease of the loss in the last epoch.
     """
     loss = abs(before)

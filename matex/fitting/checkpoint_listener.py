@@ -37,7 +37,6 @@ class CheckpointListener(FitListener):
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Note what was agreed in a step; every rank calls it after the same one. Local."""
-        run = self._run
         self._checkpoint.measure()
         self._checkpoint.drop_saved()
         due = self._is_due() and not cursor.ends_epoch

@@ -1,4 +1,4 @@
-"""Runs of the script's own eager code that nobody asked for, and that leave nothing changed."""
+"""Extra runs of the script's eager code, made for checks, with every change undone."""
 
 from __future__ import annotations
 

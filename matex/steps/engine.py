@@ -278,7 +278,7 @@ class StepEngine:
     def _check(self, batch: GlobalBatch) -> None:
         """Check that *batch* can be divided, before the first step and again before some others.
 
-        Collective before the first, and after a check of some rank has found that it cannot.
+        Collective before the first step, and once a repeated check has failed on any rank.
 
         Raises:
             NotShareable: on every rank.

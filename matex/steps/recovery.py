@@ -24,7 +24,7 @@ class AllStop(Exception):
 
 
 class StepRecovery:
-    """Computes the rows that dead ranks left undone, and replays the exchange. One per step.
+    """Computes the rows that dead ranks left undone, and replays the exchange. One per step maker.
 
     Args:
         services: ranks and faults of the run.

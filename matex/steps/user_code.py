@@ -1,4 +1,4 @@
-"""Runs of the script's own step on less than a whole batch, whose errors are no refusal."""
+"""Errors of the script's code on a part of a batch, turned into NotShareable."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_the_supervisor_starts_a_lost_run_again(whole: list[float], tmp_path: Pa
 
 
 def test_the_step_that_ends_an_epoch_is_saved_as_any_other(tmp_path: Path) -> None:
-    """Its file is whole before the next step begins, in which the rank is killed."""
+    """The rank is killed in the next step, before which the file is whole."""
     options = ["--max-restarts", "1", "--checkpoint", str(tmp_path / "saved")]
     outcome = interrupted(
         tmp_path, "--epochs", "2", "--once", str(tmp_path / "once"), ranks=1, at="1:0",
