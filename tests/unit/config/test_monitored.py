@@ -34,7 +34,7 @@ class Told:
         self.config = Config(checkpoint="saved", **options)
         self.lines: list[str] = []
         self.faults = SimpleNamespace(at=lambda where: None)
-        self.saver = SimpleNamespace(save=lambda bits, take: None)
+        self.saver = SimpleNamespace(save=lambda bits, take, patient: None)
 
     def say_once(self, line: str) -> None:
         if line not in self.lines:
