@@ -92,7 +92,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "examples"))
     import matex.data
-    from matex.apoptosis.criteria import CRITERIA
+    from matex.apoptosis.criteria.table import CRITERIA
 
     data = matex.data.open(arguments.data)
     criteria = arguments.criteria.split(",") if arguments.criteria else list(CRITERIA)

@@ -36,7 +36,7 @@ from ci.jobs import environment
 
 MODELS = ("mlp", "cnn", "vector")
 STEPS_A_BLOCK = {"mlp": 40, "cnn": 8, "vector": 6}
-# Short steps get a graph of their size in the end: see matex/steps/hot_shape.py.
+# Short steps get a graph of their size in the end: see matex/steps/graphs/hot_shape.py.
 WARM_UP = {"mlp": 1100, "cnn": 0, "vector": 0}
 
 

@@ -26,9 +26,9 @@ import numpy as np
 from ci.pruning.networks import APPLICATIONS, OWN, Built, application, own
 from matex import keras_hooks
 from matex.apoptosis.allotment import removable_in
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.one_shot import prune
 from matex.apoptosis.targets import size_of
-from matex.apoptosis.trace import groups_of, trace
 
 __all__ = ["Outcome", "prune_application", "prune_own"]
 

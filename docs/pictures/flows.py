@@ -19,7 +19,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
                 (
                     "matex/fitting/epoch_iterator.py",
                     "matex/steps/engine.py",
-                    "matex/steps/single_update.py",
+                    "matex/steps/makers/single_update.py",
                 ),
             ),
             Stage(
@@ -70,11 +70,11 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "else: the dead rank's rows are divided among the living",
-                ("matex/steps/recovery.py", "matex/partition/spans.py"),
+                ("matex/steps/makers/recovery.py", "matex/partition/spans.py"),
             ),
             Stage(
                 "each computes the missing rows and adds them to its own sum",
-                ("matex/steps/recovery.py", "matex/steps/step_parts.py"),
+                ("matex/steps/makers/recovery.py", "matex/steps/step_parts.py"),
             ),
             Stage(
                 "the same exchange again, through mpi4py",
@@ -98,7 +98,10 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "between two steps: references to all variables",
-                ("matex/fitting/checkpoint_listener.py", "matex/fitting/fit_checkpoint.py"),
+                (
+                    "matex/fitting/fit_state/checkpoint_listener.py",
+                    "matex/fitting/fit_state/fit_checkpoint.py",
+                ),
             ),
             Stage("whose turn is it to write?", ("matex/checkpointing/writer_rotation.py",)),
             Stage(
@@ -129,11 +132,11 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "groups of units that must be removed together",
-                ("matex/apoptosis/trace.py", "matex/apoptosis/network.py"),
+                ("matex/apoptosis/graph/trace.py", "matex/apoptosis/graph/network.py"),
             ),
             Stage(
                 "how well can the others replace each unit?",
-                ("matex/apoptosis/measure.py", "matex/apoptosis/criteria.py"),
+                ("matex/apoptosis/criteria/measure.py", "matex/apoptosis/criteria/table.py"),
                 "all",
             ),
             Stage(
@@ -143,9 +146,9 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "cut layers, weights and optimizer slots",
-                ("matex/apoptosis/rebuild.py", "matex/keras_hooks/variable_resizing.py"),
+                ("matex/apoptosis/cut/rebuild.py", "matex/keras_hooks/variable_resizing.py"),
             ),
-            Stage("the smaller model must compute the same", ("matex/apoptosis/proof.py",)),
+            Stage("the smaller model must compute the same", ("matex/apoptosis/cut/proof.py",)),
             Stage(
                 "equal on all ranks; the step is traced anew",
                 ("matex/apoptosis/peers.py", "matex/process/keras_adapter.py"),

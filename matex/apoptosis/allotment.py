@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from matex.apoptosis.graph.trace import Group
 from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.search import Candidate
-from matex.apoptosis.trace import Group
 
 __all__ = ["allotted", "removable_in"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.criteria.table import CRITERIA
 from matex.apoptosis.schedule import MODES
 from matex.apoptosis.targets import MEASURES
 from matex.errors import InputError

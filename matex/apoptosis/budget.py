@@ -8,7 +8,7 @@ from typing import Any
 
 from matex.apoptosis.allowance import LossProgress, allowed_loss
 from matex.apoptosis.event_samples import EventSamples
-from matex.apoptosis.forward import REFUSALS
+from matex.apoptosis.graph.forward import REFUSALS
 from matex.apoptosis.peers import Peers
 from matex.errors import Unsupported
 from matex.keras_hooks.error_text import reason_of

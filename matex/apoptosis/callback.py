@@ -10,19 +10,20 @@ from typing import Any
 import keras
 
 from matex import keras_hooks
-from matex.apoptosis import rebuild, telling
+from matex.apoptosis import telling
 from matex.apoptosis.arguments import check_arguments, named
 from matex.apoptosis.budget import Budget
+from matex.apoptosis.cut import rebuild
 from matex.apoptosis.event import hold_event
 from matex.apoptosis.event_samples import EventSamples
-from matex.apoptosis.forward import Traced
-from matex.apoptosis.network import Network
+from matex.apoptosis.graph.forward import Traced
+from matex.apoptosis.graph.network import Network
+from matex.apoptosis.graph.trace import trace
 from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import peers_of_process
 from matex.apoptosis.schedule import MODES, EventSchedule, Thresholds
 from matex.apoptosis.targets import Goal, size_of
 from matex.apoptosis.teller import Teller
-from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
 from matex.keras_hooks.fit_data import build_for_fit
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from matex.apoptosis import rebuild, targets
+from matex.apoptosis import targets
+from matex.apoptosis.cut import rebuild
+from matex.apoptosis.graph.trace import trace
 from matex.apoptosis.held_out_loss import HeldOutLoss
 from matex.apoptosis.outcome import Outcome, change_of
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import Thresholds
 from matex.apoptosis.search import search
-from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import ModelTrial, Options
 
 __all__ = ["hold_event"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from matex import keras_hooks
-from matex.apoptosis import rebuild
-from matex.apoptosis.criteria import CRITERIA
-from matex.apoptosis.derivatives import must_have_derivatives
-from matex.apoptosis.forward import Traced
+from matex.apoptosis.criteria.derivatives import must_have_derivatives
+from matex.apoptosis.criteria.measure import samples_needed
+from matex.apoptosis.criteria.table import CRITERIA
+from matex.apoptosis.cut import rebuild
+from matex.apoptosis.graph.forward import Traced
+from matex.apoptosis.graph.network import Network
+from matex.apoptosis.graph.trace import groups_of
 from matex.apoptosis.held_out_loss import HeldOutLoss
-from matex.apoptosis.measure import samples_needed
-from matex.apoptosis.network import Network
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
 from matex.apoptosis.schedule import held_out_rows
-from matex.apoptosis.trace import groups_of
 
 __all__ = ["EventSamples"]
 

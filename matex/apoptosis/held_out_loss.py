@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis.forward import Forward
+from matex.apoptosis.graph.forward import Forward
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.partition.spans import Span

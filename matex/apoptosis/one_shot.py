@@ -13,21 +13,21 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.apoptosis.allotment import removable_in
-from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.criteria.measure import rows_wanted
+from matex.apoptosis.criteria.table import CRITERIA
+from matex.apoptosis.cut.proof import Probe
 from matex.apoptosis.event import hold_event
-from matex.apoptosis.forward import Forward
+from matex.apoptosis.graph.forward import Forward
+from matex.apoptosis.graph.network import Network
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.held_out_loss import HeldOutLoss
-from matex.apoptosis.measure import rows_wanted
-from matex.apoptosis.network import Network
 from matex.apoptosis.one_shot_rows import must_be_finite, must_have_loss, rows_of
 from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import Alone
-from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
 from matex.apoptosis.telling import left_alone, table_of
-from matex.apoptosis.trace import groups_of, trace
 from matex.apoptosis.trial import Options
 from matex.errors import InputError, Unsupported
 from matex.keras_hooks.error_text import reason_of

@@ -9,7 +9,7 @@ import numpy as np
 
 import matex.data
 from matex import keras_hooks
-from matex.apoptosis.forward import REFUSALS, Forward
+from matex.apoptosis.graph.forward import REFUSALS, Forward
 from matex.apoptosis.samples import Sample
 from matex.errors import InputError
 from matex.keras_hooks.error_text import reason_of

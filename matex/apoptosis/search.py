@@ -19,9 +19,9 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from matex.apoptosis.graph.trace import Group
 from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.schedule import LEAST_SHARE, LESS, MORE
-from matex.apoptosis.trace import Group
 
 __all__ = ["Candidate", "GroupVerdict", "Trial", "removed_of", "search", "worth_it"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matex.apoptosis.network import Network
+from matex.apoptosis.graph.network import Network
 
 __all__ = ["MEASURES", "Goal", "saving", "size_of"]
 

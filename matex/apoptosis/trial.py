@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis import derivatives, measure, surgery, targets
+from matex.apoptosis import targets
 from matex.apoptosis.allotment import allotted
-from matex.apoptosis.criteria import CRITERIA
-from matex.apoptosis.criterion import Derivatives
+from matex.apoptosis.criteria import derivatives, measure
+from matex.apoptosis.criteria.criterion import Derivatives
+from matex.apoptosis.criteria.table import CRITERIA
+from matex.apoptosis.criteria.weight_statistics import statistics
+from matex.apoptosis.cut import surgery
+from matex.apoptosis.cut.masking import Masks
+from matex.apoptosis.cut.proof import Probe, cut_proven
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.group_statistics import GroupStatistics, Limits, Removal
 from matex.apoptosis.held_out_loss import HeldOutLoss
-from matex.apoptosis.masking import Masks
 from matex.apoptosis.peers import Peers
-from matex.apoptosis.proof import Probe, cut_proven
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import MORE, Thresholds
 from matex.apoptosis.search import Candidate, Trial, removed_of, worth_it
-from matex.apoptosis.trace import groups_of, trace
 from matex.partition.spans import Span
 
 __all__ = ["ModelTrial", "Options"]
@@ -227,5 +230,5 @@ class ModelTrial(Trial):
         sums = None if self._sums is None else self._sums[number]
         scores = None if self._importances is None else self._importances[number]
         incoming = sums is None and scores is None
-        found = surgery.statistics(self.net, self._groups[number], sums, incoming=incoming)
+        found = statistics(self.net, self._groups[number], sums, incoming=incoming)
         return found._replace(importance=scores)

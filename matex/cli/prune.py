@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.criteria.table import CRITERIA
 from matex.cli.importing import import_by_name, unheard_import
 from matex.cli.values import at_least_one, fraction
 from matex.errors import InputError

@@ -9,7 +9,7 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.steps import graph_inspection
+from matex.steps.graphs import graph_inspection
 
 __all__ = ["CHANGES", "check_counts", "put_back"]
 

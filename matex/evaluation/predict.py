@@ -20,11 +20,11 @@ from matex.exchange import sums
 from matex.keras_hooks.generators import IdleDraws
 from matex.partition.spans import Span, assigned
 from matex.sources.interface import GlobalBatch, Source
-from matex.steps.graph_inspection import drawing, writes
+from matex.steps.graphs.graph_inspection import drawing, writes
+from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.graph_results import uses
 from matex.steps.separability.row_mixing import combined_rows
-from matex.steps.silence import unheard
-from matex.steps.user_code import attempted
 
 __all__ = ["Predicted", "SharedPrediction", "joined"]
 

@@ -18,12 +18,12 @@ from matex.evaluation.whole_test_step import whole_test_step
 from matex.keras_hooks.building import free_of_rows
 from matex.keras_hooks.generators import IdleDraws
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
-from matex.steps import graph_inspection
+from matex.steps.graphs import graph_inspection
+from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.traced_python import TracedPython
+from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.graph_results import uses
 from matex.steps.separability.nonlinear_sums import nonlinear_in_states
-from matex.steps.silence import unheard
-from matex.steps.traced_python import TracedPython
-from matex.steps.user_code import attempted
 
 __all__ = ["Sharing", "TestStep"]
 

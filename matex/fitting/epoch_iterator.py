@@ -18,7 +18,7 @@ from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
 from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
-from matex.steps.recovery import AllStop
+from matex.steps.makers.recovery import AllStop
 
 __all__ = ["EpochIterator"]
 

@@ -13,15 +13,15 @@ from matex.checkpointing import model_state
 from matex.errors import MatexError, NotShareable
 from matex.fitting.epoch_agreement import EpochAgreement
 from matex.fitting.epoch_iterator import EpochIterator
-from matex.fitting.fit_checkpoint import FitCheckpoint, first_epoch, is_of_fit
 from matex.fitting.fit_parts import FitParts
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_record import FitRecord
+from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint, first_epoch, is_of_fit
 from matex.fitting.fit_step import keep_step
+from matex.fitting.joining.spare_handover import Handover
 from matex.fitting.listeners import EpochReport, FitListener
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.shared_fit import SharedFit, begin_shared, cut_as_in
-from matex.fitting.spare_handover import Handover
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.training_stops import TrainingStops
 from matex.fitting.update_check import UpdateCheck

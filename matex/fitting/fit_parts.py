@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.fit_plan import FitPlan
+from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches

@@ -11,7 +11,7 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.errors import InputError
 from matex.fitting.batch_scaling import BatchScaling
-from matex.fitting.fit_checkpoint import RAW, FitCheckpoint
+from matex.fitting.fit_state.fit_checkpoint import RAW, FitCheckpoint
 from matex.partition.order import OrderSeed, Visits, as_stored, shuffled_anew
 from matex.run.context import RunContext
 from matex.sources.interface import RowSource, Source

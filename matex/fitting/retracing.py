@@ -7,7 +7,7 @@ import numpy as np
 import ft
 from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
-from matex.steps.traced_python import TracedPython
+from matex.steps.script_code.traced_python import TracedPython
 
 __all__ = ["Retracing"]
 

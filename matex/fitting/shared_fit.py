@@ -7,24 +7,24 @@ from typing import Any, NamedTuple
 
 import checkpoints
 from matex import keras_hooks
-from matex.apoptosis import rebuild
+from matex.apoptosis.cut import rebuild
 from matex.checkpointing import model_state
 from matex.data import Batches
 from matex.fitting.agreement import check_alike
 from matex.fitting.announcement import Announcement
 from matex.fitting.balancing import Balancer
-from matex.fitting.checkpoint_listener import CheckpointListener
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_batches import FitBatches
-from matex.fitting.fit_checkpoint import first_epoch, stops_inside
 from matex.fitting.fit_parts import FitParts
 from matex.fitting.fit_record import FitRecord
 from matex.fitting.fit_source import resume, row_source, stream_source
+from matex.fitting.fit_state.checkpoint_listener import CheckpointListener
+from matex.fitting.fit_state.fit_checkpoint import first_epoch, stops_inside
 from matex.fitting.fit_step import compiled_step
+from matex.fitting.joining.resizing import Resizing
+from matex.fitting.joining.spares import FitSpares
 from matex.fitting.listeners import Cursor, FitListener
-from matex.fitting.rank_resizing import Resizing
 from matex.fitting.retracing import Retracing
-from matex.fitting.spares import FitSpares
 from matex.run.context import RunContext
 from matex.sources.data_agreement import sketch_of
 from matex.sources.interface import Source
@@ -32,7 +32,7 @@ from matex.sources.select import BATCH_SIZE, MakeFeed
 from matex.steps.building import build
 from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
-from matex.steps.user_code import attempted
+from matex.steps.script_code.user_code import attempted
 
 __all__ = ["SharedFit", "begin_shared", "cut_as_in"]
 

@@ -13,8 +13,8 @@ from matex.evaluation.functions import predict_function, test_function
 from matex.evaluation.select import SharedIterators
 from matex.files.private import PrivateFiles
 from matex.fitting.agreement import check_equal
-from matex.fitting.earlier_fits import EarlierFits
 from matex.fitting.fit import Fit
+from matex.fitting.fit_state.earlier_fits import EarlierFits
 from matex.fitting.loops.train_on_batch import BatchTrainers
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.process.apoptosis_option import ApoptosisOption

@@ -33,7 +33,7 @@ from matex.run.replacements import Replacements
 from matex.run.resize_requests import ResizeRequests
 from matex.run.step_watch import StepWatch
 from matex.run.terminal import Terminal
-from matex.steps.nonfinite import Nonfinite
+from matex.steps.makers.nonfinite import Nonfinite
 
 __all__ = ["RunContext"]
 

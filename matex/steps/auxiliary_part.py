@@ -12,7 +12,7 @@ from matex.errors import NotShareable
 from matex.exchange.layout import Segment
 from matex.keras_hooks.metrics import FlatLogs, names_of
 from matex.steps.forward_state import ForwardState
-from matex.steps.graph_inspection import depends_on
+from matex.steps.graphs.graph_inspection import depends_on
 
 __all__ = ["RETURNED", "VALUE", "AuxiliaryPart", "PassResult", "auxiliary_vector"]
 

@@ -27,7 +27,7 @@ from matex import keras_hooks
 from matex.exchange.layout import Segment
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps.look_ups import LookUp, look_ups, pieces_of
+from matex.steps.graphs.look_ups import LookUp, look_ups, pieces_of
 
 __all__ = ["EmbeddingRows", "Placed", "from_row", "places_of"]
 

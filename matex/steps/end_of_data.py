@@ -8,8 +8,8 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.sources.interface import Source
-from matex.steps.silence import unheard
-from matex.steps.subgraph import changes_without
+from matex.steps.graphs.subgraph import changes_without
+from matex.steps.script_code.muted_output import unheard
 
 __all__ = ["EndOfData", "ends_by_step"]
 

@@ -13,19 +13,19 @@ from matex.partition.spans import Span, size
 from matex.records.step_report import Interval, Replay, StepReport, StepRequests, StepTimes
 from matex.sources.interface import GlobalBatch
 from matex.steps.bitflips import flip
-from matex.steps.maker import StepMaker
+from matex.steps.makers.maker import StepMaker
+from matex.steps.makers.recovery import AllStop
+from matex.steps.makers.row_account import RowAccount
+from matex.steps.makers.several_updates import SeveralUpdates
+from matex.steps.makers.single_update import SingleUpdate
+from matex.steps.makers.virtual_update import VirtualUpdate
 from matex.steps.own_rows import OwnRows
-from matex.steps.recovery import AllStop
-from matex.steps.row_account import RowAccount
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.repeated_check import find_again, is_due
 from matex.steps.services import StepServices, StepSource, VacantPlaces
-from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.single_update import SingleUpdate
 from matex.steps.step import Step
 from matex.steps.traced_step import AnyStep, CompiledStep, agreed_capacity, trace_anew
-from matex.steps.virtual_update import VirtualUpdate
 from matex.strategies import Strategy, Sync, Traffic
 
 __all__ = ["StepEngine"]

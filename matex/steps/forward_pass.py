@@ -13,7 +13,7 @@ from matex.steps.control import placed_in
 from matex.steps.forward_state import ForwardState
 from matex.steps.loss_parts import LossParts
 from matex.steps.noise_rows import noise_rows
-from matex.steps.traced_python import TracedPython
+from matex.steps.script_code.traced_python import TracedPython
 
 __all__ = ["ForwardPass"]
 

@@ -11,9 +11,9 @@ from matex import keras_hooks
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.control import control_spec
 from matex.steps.forward_pass import ForwardPass
+from matex.steps.script_code.traced_python import TracedPython
 from matex.steps.separability.check_record import CheckRecord
 from matex.steps.step_parts import Batch
-from matex.steps.traced_python import TracedPython
 
 __all__ = ["ModelStep"]
 

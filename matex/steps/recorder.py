@@ -15,7 +15,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import SeveralUpdatesFound
 from matex.keras_hooks.optimizers import build_for
-from matex.steps.graph_inspection import first_used
+from matex.steps.graphs.graph_inspection import first_used
 
 __all__ = ["Recorder"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from matex.steps.graph_inspection import variables_in
+from matex.steps.graphs.graph_inspection import variables_in
 
 __all__ = ["Assignments", "Rollback"]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import ft
 from matex.exchange import HostExchange, Layout
 from matex.records.step_report import StepRequests
-from matex.steps.nonfinite import Nonfinite
+from matex.steps.makers.nonfinite import Nonfinite
 
 __all__ = ["StepServices", "StepSource", "VacantPlaces"]
 
@@ -74,7 +74,7 @@ class StepSource(Protocol):
 
 
 class VacantPlaces(Protocol):
-    """Places of dead ranks, which spares may take: :class:`matex.fitting.spares`."""
+    """Places of dead ranks, which spares may take: :class:`matex.fitting.joining.spares`."""
 
     def fill(self, recovery: ft.Recovery | None) -> None:
         """Let spares start in the running step; collective if a place is vacant.

@@ -27,18 +27,18 @@ from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import auxiliary_vector
 from matex.steps.control import header_in, placed_in, weight_in
 from matex.steps.forward_pass import ForwardPass
-from matex.steps.graph_inspection import refuse_drawing, refuse_summaries
+from matex.steps.graphs.graph_inspection import refuse_drawing, refuse_summaries
+from matex.steps.graphs.specialization import SpecializedFunction, concrete
+from matex.steps.graphs.subgraph import function_of
 from matex.steps.model_step import ModelStep
 from matex.steps.rollback import Rollback
+from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.branches import takes_branch_by_rows
 from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.shared_updates import SharedUpdates
-from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch
-from matex.steps.subgraph import function_of
 from matex.steps.sums_in_graph import SumsInGraph
 from matex.steps.update_exchanges import UpdateExchanges
-from matex.steps.user_code import attempted
 
 __all__ = ["SeveralUpdatesStep"]
 

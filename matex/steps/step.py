@@ -21,14 +21,14 @@ from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.control import Control
-from matex.steps.dry_run import DryRun
-from matex.steps.graph_inspection import variables_in
+from matex.steps.graphs.graph_inspection import variables_in
 from matex.steps.model_step import ModelStep
+from matex.steps.script_code.dry_run import DryRun
+from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.graph_separability import inseparable_in
-from matex.steps.silence import unheard
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
-from matex.steps.user_code import attempted
 
 __all__ = ["Batch", "Step"]
 

@@ -12,17 +12,17 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.exchange import HostExchange
 from matex.keras_hooks.rows import known_rows
-from matex.steps.dry_run import DryRun
-from matex.steps.graph_inspection import (
+from matex.steps.graphs.graph_inspection import (
     has_loops,
     refuse_drawing,
     refuse_summaries,
     runs_python,
 )
-from matex.steps.specialization import SpecializedFunction, concrete
+from matex.steps.graphs.specialization import SpecializedFunction, concrete
+from matex.steps.graphs.subgraph import function_of
+from matex.steps.script_code.dry_run import DryRun
+from matex.steps.script_code.user_code import attempted
 from matex.steps.step_parts import Batch, Parts, StepParts
-from matex.steps.subgraph import function_of
-from matex.steps.user_code import attempted
 
 __all__ = ["EagerFunctions", "GraphFunctions", "StepFunctions"]
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 from matex.exchange.layout import Layout, Segment
-from matex.steps.graph_inspection import in_own_function
+from matex.steps.graphs.graph_inspection import in_own_function
 from matex.steps.update_exchanges import UpdateExchanges
 
 __all__ = ["SumsInGraph"]

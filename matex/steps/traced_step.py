@@ -13,11 +13,11 @@ from matex.errors import NotShareable, SeveralUpdatesFound
 from matex.exchange import HostExchange
 from matex.keras_hooks.noise_state import noise_state
 from matex.partition.slot_capacity import SlotCapacity
+from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.user_code import attempted
 from matex.steps.services import StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.silence import unheard
 from matex.steps.step import Step
-from matex.steps.user_code import attempted
 
 __all__ = ["AnyStep", "CompiledStep", "agreed_capacity", "trace_anew", "trace_step"]
 

@@ -14,9 +14,9 @@ from keras import layers
 
 import matex
 from matex.apoptosis.allowance import LossProgress
+from matex.apoptosis.graph.trace import trace
 from matex.apoptosis.schedule import MODES
 from matex.apoptosis.targets import MEASURES, size_of
-from matex.apoptosis.trace import trace
 from matex.errors import InputError, Unsupported
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
+from matex.apoptosis.graph.rules import rule_for
+from matex.apoptosis.graph.rules.shapes import unknown
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.one_shot import prune
-from matex.apoptosis.rules import rule_for
-from matex.apoptosis.rules.shapes import unknown
-from matex.apoptosis.trace import groups_of, trace
 
 Make = Callable[[Any], Any]
 

@@ -12,12 +12,11 @@ import tensorflow as tf
 from keras import layers
 
 import matex
-from matex.apoptosis import derivatives
-from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.criteria.table import CRITERIA, derivatives
+from matex.apoptosis.graph.trace import groups_of, trace
+from matex.apoptosis.graph.units import occurrences
 from matex.apoptosis.one_shot import prune
 from matex.apoptosis.samples import sample_of
-from matex.apoptosis.trace import groups_of, trace
-from matex.apoptosis.units import occurrences
 from matex.errors import InputError, Unsupported
 
 ROWS = 12

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import matex
-from matex.apoptosis import rebuild
+from matex.apoptosis.cut import rebuild
 from matex.checkpointing import model_state
 from tests.train.test_apoptosis_callback import fit, make
 

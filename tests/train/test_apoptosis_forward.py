@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from matex.apoptosis import rebuild
-from matex.apoptosis.forward import Forward, Traced
-from matex.apoptosis.trace import groups_of, trace
+from matex.apoptosis.cut import rebuild
+from matex.apoptosis.graph.forward import Forward, Traced
+from matex.apoptosis.graph.trace import groups_of, trace
 
 ROWS = 24
 SHAPES: dict[str, tuple[int, ...]] = {"dense": (5,), "image": (6, 6, 2), "sequence": (7, 4)}

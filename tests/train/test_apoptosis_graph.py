@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keras import layers, ops
 
-from matex.apoptosis import measure, rebuild, surgery
-from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.criteria.table import CRITERIA, measure
+from matex.apoptosis.criteria.weight_statistics import statistics
+from matex.apoptosis.cut import rebuild, surgery
+from matex.apoptosis.cut.masking import Masks
+from matex.apoptosis.graph.network import Network
+from matex.apoptosis.graph.trace import Group, groups_of, trace
+from matex.apoptosis.graph.units import occurrences
 from matex.apoptosis.group_statistics import Limits
-from matex.apoptosis.masking import Masks
-from matex.apoptosis.network import Network
-from matex.apoptosis.trace import Group, groups_of, trace
-from matex.apoptosis.units import occurrences
 from matex.errors import Unsupported
 from tests.train.random_graphs import ENDS, IMAGES, SEQUENCES, build
 
@@ -51,7 +52,7 @@ def remove(
     parts = (*group.parts, (others, len(others)))
     (sums,) = measure.views([group], np.zeros(measure.numbers([group])))
     measure.add(model, net, [group], [(0, sample)], len(sample), [sums])
-    facts = surgery.statistics(net, group, sums, incoming=True)
+    facts = statistics(net, group, sums, incoming=True)
     row = CRITERIA[criterion]
     removal = row.choose(facts, Limits(most, np.inf, parts), 0)
     given = row.transfers(facts, removal.kept, removal.removed)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from keras import layers
 
-from matex.apoptosis.masking import Masks
+from matex.apoptosis.cut.masking import Masks
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.one_shot import prune
-from matex.apoptosis.trace import groups_of, trace
 
 NORMS: dict[str, Any] = {
     "layer": layers.LayerNormalization,

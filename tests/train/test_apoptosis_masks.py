@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from keras import layers
 
+from matex.apoptosis.graph.rules.sequence import states_of
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.one_shot import prune
-from matex.apoptosis.rules.sequence import states_of
-from matex.apoptosis.trace import groups_of, trace
 
 WIDTH = 24
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from keras import layers
 
-from matex.apoptosis import measure
-from matex.apoptosis.trace import groups_of, trace
+from matex.apoptosis.criteria.table import measure
+from matex.apoptosis.graph.trace import groups_of, trace
 
 
 def network(*hidden: Any, shape: tuple[int, ...] = (6,)) -> Any:

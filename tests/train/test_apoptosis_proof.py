@@ -13,11 +13,11 @@ from keras import layers, ops
 
 import matex
 from matex import keras_hooks
-from matex.apoptosis import rebuild
+from matex.apoptosis.cut import rebuild
+from matex.apoptosis.cut.symbolic import Shapes
+from matex.apoptosis.graph.rules import dense, shapes, table
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.one_shot import prune
-from matex.apoptosis.rules import dense, shapes, table
-from matex.apoptosis.symbolic import Shapes
-from matex.apoptosis.trace import groups_of, trace
 
 
 class Weighed(layers.Layer):

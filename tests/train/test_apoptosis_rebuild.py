@@ -12,8 +12,8 @@ from keras import layers
 
 import checkpoints
 from matex import keras_hooks
-from matex.apoptosis import rebuild
-from matex.apoptosis.trace import groups_of, trace, traces
+from matex.apoptosis.cut import rebuild
+from matex.apoptosis.graph.trace import groups_of, trace, traces
 from matex.checkpointing import model_state
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {

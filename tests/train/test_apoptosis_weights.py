@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import matex
-from matex.apoptosis import rebuild
+from matex.apoptosis.cut import rebuild
 from tests.train.test_apoptosis_callback import fit, make
 
 WEIGHTS = {1: 20.0}

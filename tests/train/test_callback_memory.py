@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from matex import keras_hooks
-from matex.fitting.clock_readings import ClockReadings
+from matex.fitting.fit_state.clock_readings import ClockReadings
 
 callbacks = keras.callbacks
 

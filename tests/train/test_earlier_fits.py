@@ -15,11 +15,11 @@ import tensorflow as tf
 from keras import layers
 
 import checkpoints
-from matex.apoptosis import rebuild
-from matex.apoptosis.trace import groups_of, trace
+from matex.apoptosis.cut import rebuild
+from matex.apoptosis.graph.trace import groups_of, trace
 from matex.checkpointing.earlier_fit_store import EarlierFitStore
-from matex.fitting import fit_histories
-from matex.fitting.earlier_fits import EarlierFits
+from matex.fitting.fit_state import fit_histories
+from matex.fitting.fit_state.earlier_fits import EarlierFits
 from matex.fitting.trained_models import TrainedModels
 from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run

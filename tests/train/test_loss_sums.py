@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.steps.subgraph import function_of
+from matex.steps.graphs.subgraph import function_of
 
 ROWS, CUT, STEPS = 7, 3, 5
 generator = np.random.default_rng(4)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from keras import layers
 
-from matex.apoptosis.network import Network
-from matex.apoptosis.symbolic import Shapes
+from matex.apoptosis.cut.symbolic import Shapes
+from matex.apoptosis.graph.network import Network
 from matex.cli import main
 from tests.train.runs import execute
 

@@ -15,9 +15,9 @@ from matex.data import Batches
 from matex.exchange import Header, HostExchange, Layout
 from matex.keras_hooks.script_model import script_model
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps import specialization
 from matex.steps.control import Control
-from matex.steps.hot_shape import HotShape
+from matex.steps.graphs import specialization
+from matex.steps.graphs.hot_shape import HotShape
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.step import Step
 

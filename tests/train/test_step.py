@@ -14,9 +14,9 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.exchange import Header, HostExchange
 from matex.partition.spans import parts_of
-from matex.steps import specialization
 from matex.steps.control import Control
-from matex.steps.hot_shape import HotShape
+from matex.steps.graphs import specialization
+from matex.steps.graphs.hot_shape import HotShape
 from matex.steps.step import Step
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from matex import keras_hooks
 from matex.data import Batches
+from matex.steps.script_code.traced_python import TracedPython
 from matex.steps.step import Step
-from matex.steps.traced_python import TracedPython
 from tests.train.test_step import control
 
 ROWS = 12

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from matex.fitting.joining.resizing import Resizing
 from matex.fitting.listeners import Cursor
-from matex.fitting.rank_resizing import Resizing
 from matex.fitting.replica_check import ReplicaCheck
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext

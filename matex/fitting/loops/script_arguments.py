@@ -12,7 +12,7 @@ from matex.fitting.loops.free_axes import Axes, Sizes, every_axis
 from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
 from matex.keras_hooks.tensors import shapes_of_dense
 from matex.partition.slot_capacity import SlotCapacity
-from matex.steps.graph_inspection import one_for_all
+from matex.steps.graphs.graph_inspection import one_for_all
 
 __all__ = ["ArgumentForm", "ScriptArguments"]
 

@@ -19,11 +19,11 @@ from matex.sources.digests import digest
 from matex.sources.stream import Stream
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.engine import StepEngine
+from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.user_code import attempted
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.traced_step import AnyStep, CompiledStep
-from matex.steps.user_code import attempted
 
 __all__ = ["ScriptTrainer", "one_update"]
 

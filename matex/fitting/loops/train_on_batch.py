@@ -23,8 +23,8 @@ from matex.sources.stream import Stream, flat_signature, leaves_of, rows_in
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.building import build
 from matex.steps.engine import StepEngine
+from matex.steps.script_code.user_code import attempted
 from matex.steps.traced_step import CompiledStep, trace_step
-from matex.steps.user_code import attempted
 
 __all__ = ["BatchTrainers"]
 

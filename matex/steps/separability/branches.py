@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from matex.steps.graph_inspection import ONE_FOR_ALL
+from matex.steps.graphs.graph_inspection import ONE_FOR_ALL
 
 __all__ = [
     "BRANCHES", "CALLS", "LOOPS", "body_of", "called_by", "gives_shape", "is_exchange",

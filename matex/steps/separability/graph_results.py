@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from matex.steps.auxiliary_part import RETURNED
-from matex.steps.graph_inspection import depends_on
+from matex.steps.graphs.graph_inspection import depends_on
 from matex.steps.separability.branches import is_exchange
 
 __all__ = ["ASSIGNMENTS", "is_variable", "kept_of", "leading_to", "results_of", "uses"]

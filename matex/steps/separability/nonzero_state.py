@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from matex.steps.graph_inspection import read_variable, variables_in, write_variable
+from matex.steps.graphs.graph_inspection import read_variable, variables_in, write_variable
 
 __all__ = ["nonzero_state"]
 

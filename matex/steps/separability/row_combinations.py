@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from matex.steps.graph_inspection import constant_of
+from matex.steps.graphs.graph_inspection import constant_of
 from matex.steps.separability.row_places import OPEN, RowEffect, RowPlace, moved
 
 __all__ = ["rows_made"]

@@ -10,7 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 from matex.errors import NotShareable
-from matex.steps.graph_inspection import constant_of
+from matex.steps.graphs.graph_inspection import constant_of
 from matex.steps.separability.graph_results import is_variable
 from matex.steps.separability.row_places import RowPlace, moved
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.keras_hooks.batch_moments import MOMENTS
-from matex.steps.graph_inspection import constant_of
+from matex.steps.graphs.graph_inspection import constant_of
 from matex.steps.separability.branches import (
     BRANCHES,
     CALLS,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from matex.steps.graph_inspection import constant_of
+from matex.steps.graphs.graph_inspection import constant_of
 
 __all__ = ["BATCH", "OPEN", "RowEffect", "RowPlace", "moved"]
 

@@ -16,8 +16,10 @@ from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
-from matex.steps.graph_inspection import ForeignVariables
-from matex.steps.script_state import are_same
+from matex.steps.graphs.graph_inspection import ForeignVariables
+from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.script_state import are_same
+from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.branches import takes_branch_by_rows
 from matex.steps.separability.check_rows import CheckRows, telling_rows
 from matex.steps.separability.comparison import (
@@ -29,9 +31,7 @@ from matex.steps.separability.comparison import (
 )
 from matex.steps.separability.inner_gradients import computes_with_gradients
 from matex.steps.separability.nonzero_state import nonzero_state
-from matex.steps.silence import unheard
 from matex.steps.step import Step
-from matex.steps.user_code import attempted
 
 __all__ = ["find_inseparable", "find_inseparable_now"]
 

@@ -11,7 +11,9 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.sources.interface import GlobalBatch
 from matex.steps.auxiliary_part import VALUE
-from matex.steps.graph_inspection import repeated_inputs
+from matex.steps.graphs.graph_inspection import repeated_inputs
+from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.check_rows import CheckRows, telling_rows
 from matex.steps.separability.comparison import (
     IF_NONZERO,
@@ -25,8 +27,6 @@ from matex.steps.separability.nonzero_state import nonzero_state
 from matex.steps.separability.rounded_values import but_rounded
 from matex.steps.separability.update_pieces import contributions, pieces_of
 from matex.steps.several_updates_step import SeveralUpdatesStep
-from matex.steps.silence import unheard
-from matex.steps.user_code import attempted
 
 __all__ = ["find_inseparable_update", "find_inseparable_update_now"]
 

@@ -37,7 +37,7 @@ scored = {}
 
 class Scores(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
-        from matex.apoptosis.forward import Forward
+        from matex.apoptosis.graph.forward import Forward
         from matex.apoptosis.held_out_loss import HeldOutLoss
         from matex.apoptosis.peers import peers_of_process
         from matex.apoptosis.samples import sample_of

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matex.apoptosis.allotment import allotted, removable_in
+from matex.apoptosis.graph.trace import Group
 from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.search import Candidate
-from matex.apoptosis.trace import Group
 
 
 def candidate(number: int, increments: Sequence[float], *, readers: int = 1) -> Candidate:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from matex.apoptosis.graph.trace import Group
 from matex.apoptosis.group_statistics import Removal
 from matex.apoptosis.search import Candidate, search
-from matex.apoptosis.trace import Group
 
 UNITS, TAU = 40, 0.01
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from matex.apoptosis.arguments import check_arguments
-from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.criteria.table import CRITERIA
 from matex.apoptosis.targets import MEASURES
 from matex.cli import prune
 from matex.cli.importing import unheard_import

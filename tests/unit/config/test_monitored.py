@@ -9,7 +9,7 @@ import pytest
 
 from matex.config import Config
 from matex.config.monitored import Monitored, monitored
-from matex.fitting.checkpoint_listener import CheckpointListener
+from matex.fitting.fit_state.checkpoint_listener import CheckpointListener
 from matex.fitting.listeners import EpochReport
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from matex.steps.graph_inspection import one_for_all
+from matex.steps.graphs.graph_inspection import one_for_all
 from matex.steps.separability.branches import takes_branch_by_rows
 
 

@@ -1,0 +1,1 @@
+"""Criteria: what is measured of units, which are removed, and who takes over their work."""

@@ -1,0 +1,1 @@
+"""The units of a model's graph, their readers, and passes through its layers."""

@@ -1,0 +1,1 @@
+"""Ranks that join a fit, leave it, or wait beside it."""

@@ -1,0 +1,291 @@
+"""Spares and newcomers, which take the place of a dead rank in a running fit.
+
+A spare runs the script like any rank, up to the first step of a fit: its model is built, its step
+traced, its data open. There it waits. When it is needed it gets the content of a checkpoint from a
+living rank, and begins in the running step. When the fit is over it gets the same, and goes on
+with the script. Outside of fits spares work like other ranks.
+
+A newcomer is a process that the leader starts when a rank is missing. It runs the script alone
+up to that first step, is admitted by all ranks between two steps, and is a spare from then on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import checkpoints
+import ft
+from matex import keras_hooks
+from matex.checkpointing import model_state
+from matex.checkpointing.deferred_snapshot import DeferredSnapshot
+from matex.checkpointing.stop_requests import SpareReleased
+from matex.fitting.epoch_iterator import EpochIterator
+from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint
+from matex.fitting.joining.fit_progress import FitProgress
+from matex.fitting.joining.spare_handover import Handover, give_files, trained_before
+from matex.fitting.listeners import Cursor, EpochReport, FitListener
+from matex.fitting.replica_check import ReplicaCheck
+from matex.fitting.trained_models import TrainedModels
+from matex.records.step_report import StepReport
+from matex.run.context import RunContext
+
+__all__ = ["FitSpares"]
+
+
+def _validated(model: Any) -> list[int] | None:
+    """``passed`` of the running fit's validation iterator; None before the first validation."""
+    iterator = keras_hooks.validation_of(model)
+    return None if iterator is None else list(getattr(iterator, "passed", (0, 0, -1)))
+
+
+class FitSpares(FitListener):
+    """Spares during one fit; its :class:`matex.steps.services.VacantPlaces`.
+
+    Args:
+        run: ranks of the run.
+        model: model being trained.
+        checkpoint, replicas: checkpoint and replica check of the fit.
+        trained: models that the script has trained so far, *model* among them.
+        number: number of the fit in the script, from 0.
+        data: numbers about a few rows, to compare a newcomer's data with the other ranks'.
+    """
+
+    def __init__(
+        self,
+        run: RunContext,
+        model: Any,
+        checkpoint: FitCheckpoint,
+        replicas: ReplicaCheck,
+        trained: TrainedModels,
+        *,
+        number: int,
+        data: Sequence[float],
+    ) -> None:
+        self._run = run
+        self._model = model
+        self._checkpoint = checkpoint
+        self._replicas = replicas
+        self._trained = trained
+        self._number = number
+        self._data = list(data)
+        self._iterator: EpochIterator | None = None  # of a fit in which spares wait
+        self._newcomers: set[int] = set()  # admitted, and without a place yet
+        self._paused_s = 0.0
+        self.came_too_late = False
+        """Whether this rank, a newcomer, reached the fit after the others had ended it."""
+
+    def open(self, iterator: EpochIterator) -> Handover | None:
+        """Set the spares aside before the first step of *iterator*; collective.
+
+        Returns None immediately on working ranks; on a spare the handover, when it is a member.
+
+        Raises:
+            SpareReleased: on a spare, when the others leave.
+        """
+        run, communicator = self._run, self._run.communicator
+        if not run.config.spares and not run.config.respawn:
+            return None
+        if communicator.world.awaits_admission:
+            return self._join(iterator)
+        if communicator.world.reserve:  # they know nothing of this fit
+            run.say("no spares for this fit: they wait in an earlier one, which ended in an error")
+            return None
+        self._iterator = iterator
+        iterator.engine.admit(self)
+        if run.config.respawn:
+            run.replacements.open(self._number, self._variables(), self._data)
+        if not run.config.spares or communicator.set_aside(run.active):
+            run.record_reserve()
+            return None
+        run.events.write("waits", step=run.step)
+        self._rehearse(iterator)
+        return self._wait()
+
+    def _rehearse(self, iterator: EpochIterator) -> None:
+        """Do once, with this rank's own state, the work for which other ranks would wait. Local.
+
+        TensorFlow's first execution of an operation takes ten times as long.
+        """
+        with self._run.watchdog.working(False):
+            iterator.engine.prepare()
+            own = self._checkpoint.hold(Cursor(0, 0, 0)).snapshot()
+            model_state.restore(self._model, checkpoints.from_bytes(checkpoints.to_bytes(own)))
+
+    def _join(self, iterator: EpochIterator) -> Handover | None:
+        """Wait until the others admit this newcomer, and then as a spare; on a newcomer.
+
+        Raises:
+            SpareReleased: the others leave.
+        """
+        run, joining = self._run, self._run.joining
+        communicator = run.communicator
+        assert joining is not None
+        self._rehearse(iterator)
+        with run.watchdog.working(False):
+            admission = joining.arrive(self._number, self._variables(), self._data)
+        if admission is None:
+            keras_hooks.set_history(self._model, joining.histories[self._number])
+            self.came_too_late = True
+            return None
+        communicator.join(admission)
+        run.replacements.announce()
+        run.replacements.inherit(joining.histories.items(), wanted=run.replacements.wanted)
+        run.events.write("waits", step=None)
+        self._iterator = iterator
+        iterator.engine.admit(self)
+        run.replacements.open(self._number, self._variables(), self._data)
+        return self._wait()
+
+    def _wait(self) -> Handover:
+        """Wait in reserve, and take over the state of the others when called.
+
+        Raises:
+            SpareReleased: the others leave.
+        """
+        run = self._run
+        with run.watchdog.working(False):
+            called = run.communicator.wait(idle=run.idle)
+        if called.met == ft.Purpose.CLOSE:
+            run.outcome.release()
+            raise SpareReleased
+        before, after = called.before.ranks, called.after.ranks
+        return self._receive(
+            [rank for rank in after if rank in before], over=called.met == ft.Purpose.RETURN
+        )
+
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        """Admit a newcomer, if that was agreed; then collective."""
+        if not report.agreed.admit or self._iterator is None:
+            return
+        run, started = self._run, time.perf_counter()
+        newcomer = run.replacements.take() if run.leads else None
+        # The pool of spares is filled up where as many ranks train as are to.
+        adds_place = run.communicator.world.size < run.active
+        member = run.communicator.admit(newcomer, adds_place=adds_place)
+        self._paused_s = time.perf_counter() - started
+        if member is not None:
+            self._newcomers.add(member.rank)
+        run.replacements.joined(member, newcomer, step=run.step)
+
+    def end(self) -> None:
+        """Let no process join any more, also after an exception; local."""
+        self._run.replacements.close()
+
+    def fill(self, recovery: ft.Recovery | None) -> None:
+        """Let spares begin in the running step; collective over the working ranks.
+
+        It is local if no place is vacant. It returns when each promoted spare has the state
+        that it needs, or is lost.
+
+        Args:
+            recovery: recovery that interrupted the step, and may have filled places; None for none.
+        """
+        communicator = self._run.communicator
+        replaced = () if recovery is None else recovery.replaced
+        iterator = self._iterator
+        assert iterator is not None
+        at_risk = {} if recovery is None else dict(iterator.engine.at_risk)
+        started = time.perf_counter()
+        while replaced := replaced or communicator.fill():
+            promoted = {spare for _, spare in replaced}
+            self._send(
+                promoted, lambda: self._hold(iterator.step_cursor, iterator, at_risk=at_risk)
+            )
+            self._note_pause(promoted, time.perf_counter() - started)
+            replaced = ()
+
+    def _note_pause(self, promoted: set[int], sending_s: float) -> None:
+        """Record how long the others paused for *promoted*, if some of them were just admitted.
+
+        Args:
+            sending_s: duration of giving them places and the state, seconds.
+        """
+        run = self._run
+        if promoted & self._newcomers and run.leads:
+            paused_s = self._paused_s + sending_s
+            run.events.write("took-over", ranks=sorted(promoted), step=run.step, pause_s=paused_s)
+        self._newcomers -= promoted
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Call the spares back after the last epoch; collective over the working ranks."""
+        communicator = self._run.communicator
+        iterator = self._iterator
+        if not report.is_last or iterator is None:
+            return
+        self._iterator = None
+        self._run.replacements.close()
+        before = communicator.world.ranks
+        self._run.call_spares_back()
+        promoted = set(communicator.world.ranks) - set(before)
+        if promoted:
+            after = Cursor(report.epoch + 1, 0, report.digest)
+            ended = (report.epoch, report.logs)
+            self._send(promoted, lambda: self._hold(after, iterator, ended=ended))
+
+    def _hold(
+        self,
+        cursor: Cursor,
+        iterator: EpochIterator,
+        *,
+        at_risk: Mapping[int, int] | None = None,
+        ended: tuple[int, Mapping[str, Any]] | None = None,
+    ) -> DeferredSnapshot:
+        run = self._run
+        progress = FitProgress(
+            counts=run.ledger.counts(),
+            replica_pace=self._replicas.pace,
+            save_numbers=run.saver.numbers,
+            history=keras_hooks.history_of(self._model, ended=ended),
+            validated=_validated(self._model),
+            at_risk=list((at_risk or {}).items()),
+            checked=iterator.engine.checked,
+            capacity=iterator.engine.capacity,
+            histories=run.replacements.histories,
+            wanted=run.replacements.wanted,
+            active=run.active,
+        )
+        trained = trained_before(self._trained, self._model) if run.config.respawn else {}
+        return self._checkpoint.hold(cursor, more={**progress.packed(), **trained})
+
+    def _variables(self) -> list[int]:
+        """Number of variables of each model and optimizer that the script has trained. Local."""
+        return [len(variables) for variables in self._trained.variables()]
+
+    def _send(self, to: Collection[int], make_state: Callable[[], DeferredSnapshot]) -> None:
+        """Send the state to the ranks *to*; collective. All others hold the same state."""
+        communicator = self._run.communicator
+        sources = [rank for rank in communicator.world.ranks if rank not in to]
+        content = checkpoints.to_bytes(make_state().snapshot())
+        size = np.array([content.size], np.int64)
+        communicator.broadcast(size, sources=sources)
+        if content.size != size[0]:  # it differs: receive the other, so that no rank hangs
+            content = np.zeros(int(size[0]), np.uint8)
+        communicator.broadcast(content, sources=sources)
+        give_files(self._run)
+
+    def _receive(self, sources: list[int], *, over: bool) -> Handover:
+        """Receive the state from one of the *sources*; collective."""
+        communicator = self._run.communicator
+        size = np.zeros(1, np.int64)
+        communicator.broadcast(size, sources=sources)
+        content = np.zeros(int(size[0]), np.uint8)
+        communicator.broadcast(content, sources=sources)
+        try:
+            saved = checkpoints.from_bytes(content)
+        except checkpoints.CheckpointError as error:
+            ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
+        handover = Handover(self._run, saved, self._trained, over=over)
+        self._go_on_from(handover.progress)
+        return handover
+
+    def _go_on_from(self, progress: FitProgress) -> None:
+        run = self._run
+        run.go_on_from(progress.counts)
+        run.replacements.inherit(progress.histories, wanted=progress.wanted)
+        run.active = progress.active  # it may have grown since the welcome
+        run.saver.numbers = progress.save_numbers
+        self._replicas.pace = progress.replica_pace

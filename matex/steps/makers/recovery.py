@@ -1,0 +1,173 @@
+"""Completion of a step by the survivors after its exchange has failed."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import ft
+from matex.errors import TrainingError
+from matex.exchange import HostExchange, Layout, header_of
+from matex.partition.spans import Span, difference, size
+from matex.steps.local_contribution import LocalContribution
+from matex.steps.makers.bad_sums import BadSums
+from matex.steps.makers.row_account import RowAccount
+from matex.steps.own_rows import OwnRows
+from matex.steps.services import StepServices, StepSource
+
+__all__ = ["AllStop", "StepRecovery"]
+
+
+class AllStop(Exception):
+    """No rank contributed to a step: every rank wants training to stop before it."""
+
+
+class StepRecovery:
+    """Computes the rows that dead ranks left undone, and replays the exchange. One per step maker.
+
+    Args:
+        services: ranks and faults of the run.
+        rows: rows of this rank.
+        account: rows of this rank in the running step, and repairs within it.
+        local: contribution of this rank.
+        source: source of the batches.
+    """
+
+    def __init__(
+        self,
+        services: StepServices,
+        rows: OwnRows,
+        account: RowAccount,
+        local: LocalContribution,
+        source: StepSource,
+    ) -> None:
+        self._nonfinite = services.nonfinite
+        self._rows = rows
+        self._account = account
+        self._local = local
+        self._bad_sums = BadSums(services, account, source)
+        self._anew = self._declined = False
+
+    def begin(self) -> list[Span]:
+        """Start a new step; return the rows that this rank computes. Local."""
+        self._nonfinite.begin()
+        self._anew = self._declined = False
+        return self._account.begin()
+
+    def decline(self) -> None:
+        """Contribute nothing, because training should stop here; called after :meth:`begin`. Local.
+
+        If all ranks decline, :meth:`complete` raises :class:`AllStop`; else the step is made again
+        with all of its samples, and training stops after it.
+        """
+        self._account.have = []
+
+    def complete(self, exchange: HostExchange | None, error: BaseException) -> None:
+        """Complete the failed exchange; collective over the survivors.
+
+        Afterwards the exchange holds the result of a whole step, equal on every rank.
+
+        Raises:
+            AllStop: on every rank; no update was made.
+            TrainingError: on every rank; no update was made.
+        """
+        cause = error if exchange is None else exchange.error
+        while exchange is not None and isinstance(cause, ft.PeerFailure | TrainingError):
+            died = isinstance(cause, ft.PeerFailure)
+            if not died and self._all_stop(exchange):
+                raise AllStop
+            finished = died and self._account.recover()
+            started = time.perf_counter()
+            try:
+                if finished:
+                    exchange.check()
+                    return
+                anew = died or self._some_declined(exchange)
+                vector = self._completed(exchange) if anew else self._finite(exchange)
+                if vector is not None:
+                    exchange.replay(vector)
+                    return
+            except (ft.PeerFailure, TrainingError) as again:
+                cause = again
+                continue
+            finally:
+                self._account.replay.seconds += time.perf_counter() - started
+            assert isinstance(cause, TrainingError)
+            raise self._bad_sums.explained(exchange, cause, self._spoiled) from None
+        raise error if cause is None else cause
+
+    def _all_stop(self, exchange: HostExchange) -> bool:
+        """Whether every rank declined the step, by its sum."""
+        header = exchange.header
+        return header.is_declined and header.samples == 0 != exchange.expected[0]
+
+    def _some_declined(self, exchange: HostExchange) -> bool:
+        """Whether samples may be missing because a rank declined; True once per step."""
+        header, before = exchange.header, self._declined
+        short = header.samples < exchange.expected[0] and not header.nonfinite
+        self._declined = before or bool(header.stop and short)
+        return self._declined and not before
+
+    def _finite(self, exchange: HostExchange) -> np.ndarray | None:
+        """This rank's vector for a second attempt at a step with non-finite numbers; collective.
+
+        Returns:
+            The vector; None, on every rank, if no second attempt is made.
+        """
+        redo = self._bad_sums.redo(exchange, guilty=_is_guilty(exchange))
+        if redo is None:
+            return None
+        # Pieces of before are of no use, now or if a rank dies in this attempt.
+        self._anew = True
+        if redo.anew:
+            return self._completed(exchange)
+        batch = self._rows.running
+        layout = self._local.exchanged
+        lo, hi = batch.span
+        total, fingerprint = hi - lo, batch.fingerprint([batch.span])
+        exchange.expected = (total - redo.samples, fingerprint - redo.fingerprint)
+        if _is_guilty(exchange) and redo.samples:
+            self._account.have = []
+            vector = exchange.packed(self._local.sent([]))
+        elif _is_guilty(exchange):
+            vector = exchange.packed(self._local.sent(self._account.have))
+        else:
+            vector = exchange.local.copy()
+            if redo.samples:
+                layout.averaged(vector)[:] *= total / (total - redo.samples)
+        auxiliary = layout.views(vector)[-1]
+        self._rows.put_header(auxiliary, header_of(auxiliary))
+        return vector
+
+    def _completed(self, exchange: HostExchange) -> np.ndarray:
+        """This rank's vector, with its part of the rows that dead ranks left undone."""
+        batch = self._rows.running
+        lo, hi = batch.span
+        exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
+        wanted = self._rows.assigned(batch.span)
+        missing = None if self._anew or lo == hi else difference(wanted, self._account.have)
+        self._anew = False
+        vector = exchange.local.copy()
+        if missing is None:  # a second death changed the pieces: start over
+            vector[:] = 0
+            missing = wanted
+        if missing:
+            vector += exchange.packed(self._local.sent(missing))
+            self._account.replay.recomputed += size(missing)
+        self._account.have = wanted
+        auxiliary = exchange.layout.views(vector)[-1]
+        self._rows.put_header(auxiliary, header_of(auxiliary))
+        return vector
+
+    def _spoiled(self, exchange: HostExchange) -> tuple[Layout, np.ndarray | None]:
+        """This rank's contribution with its layout; None instead if it is finite."""
+        if not exchange.spoiled and _is_guilty(exchange):  # by gradients, which were not sent
+            layout = self._local.layout
+            return layout, layout.packed(self._local.contribution(self._account.have))
+        return exchange.layout, exchange.local if exchange.spoiled else None
+
+
+def _is_guilty(exchange: HostExchange) -> bool:
+    """Whether this rank computed a non-finite value, in the exchanged part or in its gradients."""
+    return exchange.spoiled or bool(header_of(exchange.layout.views(exchange.local)[-1]).nonfinite)

@@ -1,0 +1,150 @@
+"""Steps with one update by one optimizer: one exchange carries everything to be shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ft
+from matex import keras_hooks
+from matex.errors import TrainingError
+from matex.exchange import HostExchange
+from matex.partition.spans import Span
+from matex.sources.interface import GlobalBatch
+from matex.steps.local_contribution import LocalContribution, averaged
+from matex.steps.makers.maker import Made
+from matex.steps.makers.recovery import StepRecovery
+from matex.steps.makers.row_account import RowAccount
+from matex.steps.own_rows import OwnRows
+from matex.steps.separability.comparison import agree_separable
+from matex.steps.separability.step_separability import find_inseparable, find_inseparable_now
+from matex.steps.services import StepServices, StepSource
+from matex.steps.step import Step
+from matex.strategies import Strategy
+
+__all__ = ["SingleUpdate"]
+
+
+class SingleUpdate:
+    """Makes steps by one exchange, whose sum a rank may get from a peer. The engine's maker.
+
+    Args:
+        services: ranks, faults and watchdog of the run.
+        source: source of the batches.
+        rows: rows of this rank.
+        account: rows of this rank in the running step, and repairs within it.
+        step: step of the model.
+        strategy: strategy that averages gradients outside of the exchange.
+        exchange: buffers of an earlier fit; new ones by default.
+        check_finite: whether the exchange checks for NaN and infinity.
+    """
+
+    def __init__(
+        self,
+        services: StepServices,
+        source: StepSource,
+        rows: OwnRows,
+        account: RowAccount,
+        step: Step,
+        strategy: Strategy,
+        *,
+        exchange: HostExchange | None = None,
+        check_finite: bool,
+    ) -> None:
+        self._services = services
+        self._communicator = services.communicator
+        self._rows = rows
+        self._account = account
+        self._step, self._exchange = step, exchange
+        self._check_finite = check_finite
+        self._strategy = strategy
+        self._local = LocalContribution(rows, self._step)
+        self._recovery = StepRecovery(services, rows, account, self._local, source)
+        self._is_ready = self._exchange is not None
+
+    @property
+    def exchange(self) -> HostExchange | None:
+        """Buffers, for use by the next fit."""
+        return self._exchange
+
+    @property
+    def made(self) -> Made:
+        exchange = self._exchange
+        assert exchange is not None
+        return Made.by(exchange)
+
+    def prepare(self, sample: Callable[[], Any]) -> None:
+        if self._step.layout is None:
+            return
+        self._connected()
+        if not self._strategy.averages_gradients:
+            self._step.trace()
+        rows = sample()
+        if rows is not None:
+            self._step.warm_up(rows)
+
+    def check_separable(self, batch: GlobalBatch) -> None:
+        found = find_inseparable(self._step, batch, ranks=self._communicator.initial_size)
+        agree_separable(self._communicator, found)
+
+    def find_inseparable(self, rows: Any) -> str:
+        return find_inseparable_now(self._step, rows)
+
+    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+        step = self._step
+        spans = self._recovery.begin()
+        if decline:
+            self._recovery.decline()
+            spans = []
+        own: list[np.ndarray] | None = None
+        try:
+            if self._is_fused(spans):
+                exchange = self._begin(batch)
+                inputs = self._rows.inputs(spans)
+                if step.runs_eagerly:  # it calls the exchange itself, which is the operation
+                    return step.fused(*inputs)
+                return exchange.run(lambda: step.fused(*inputs))
+            # The first step uses the functions that recovery needs: afterwards they are ready.
+            if step.layout is None or not decline:
+                self._local.idle(spans)
+            own = self._local.contribution(spans)
+            self._begin(batch)(*self._local.exchanged_of(own))
+            self._is_ready = True
+        except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
+            self._recovery.complete(self._exchange, error)
+            own = None
+        assert self._exchange is not None
+        kept = [] if step.sums_gradients else self._update_parts(own)
+        return step.commit([keras_hooks.constant(part) for part in (*kept, *self._exchange.result)])
+
+    def _is_fused(self, spans: list[Span]) -> bool:
+        """Whether one graph around the exchange makes the step of *spans*."""
+        if not self._is_ready or not spans or self._strategy.averages_gradients:
+            return False
+        # Slots follow from the first row of a span, so each span is computed by itself.
+        return len(spans) == 1 or not self._step.has_slots
+
+    def _update_parts(self, own: list[np.ndarray] | None) -> list[np.ndarray]:
+        """Parts of the update that are not exchanged: *own*, or computed again if None."""
+        if own is None:  # this rank may have received more rows
+            own = self._local.contribution(self._account.have)
+        if not self._strategy.averages_gradients:
+            return own
+        faults = self._services.faults
+        faults.during("in-strategy")
+        return averaged(own, lambda vector: self._strategy.average_gradients(faults.step, vector))
+
+    def _connected(self) -> HostExchange:
+        if self._exchange is None:
+            self._exchange = self._services.make_exchange(self._local.exchanged, self._check_finite)
+            self._step.connect(self._exchange)
+        self._exchange.check_finite = self._check_finite
+        return self._exchange
+
+    def _begin(self, batch: GlobalBatch) -> HostExchange:
+        exchange = self._connected()
+        lo, hi = batch.span
+        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
+        return exchange

@@ -1,0 +1,248 @@
+"""Steps made by virtual workers, whose sums are bit-identical on any number of ranks.
+
+A batch is divided into as many parts as there are virtual workers, independently of the ranks: so
+is the graph that computes a part, and its shape. A rank computes the parts of its virtual workers
+one after the other, and all parts are summed along a binary tree over the workers, which does not
+depend on the ranks. The same graph always makes the update.
+
+EasyScale (Li et al., SC 2023), VirtualFlow (Or et al., MLSys 2022).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ft
+from matex import keras_hooks
+from matex.errors import NotShareable, TrainingError
+from matex.exchange import Header, HostExchange, Layout, header_of
+from matex.exchange.tree import TreeExchange
+from matex.partition.spans import Span, size
+from matex.partition.worker_tree import Node, maximal
+from matex.sources.interface import GlobalBatch
+from matex.steps.makers.bad_sums import BadSums
+from matex.steps.makers.maker import Made
+from matex.steps.makers.recovery import AllStop
+from matex.steps.makers.row_account import RowAccount
+from matex.steps.makers.worker_sums import Parts, WorkerSums
+from matex.steps.own_rows import OwnRows
+from matex.steps.separability.comparison import agree_separable
+from matex.steps.separability.step_separability import find_inseparable, find_inseparable_now
+from matex.steps.services import StepServices, StepSource
+from matex.steps.step import Step
+
+__all__ = ["VirtualUpdate"]
+
+
+class _Division(NamedTuple):
+    """The division of a step's virtual workers among the ranks."""
+
+    parts: list[Span]
+    """Samples of each worker that has any, in worker order."""
+    nodes: list[list[Node]]
+    """Subtrees of each member of the world, in member order."""
+
+
+class VirtualUpdate:
+    """Makes steps of one update from the contributions of virtual workers. The engine's maker.
+
+    Sums of subtrees are kept until the step is done. If a rank dies the survivors compute the
+    subtrees of its virtual workers, and exchange again; only if some rank has the sum already, the
+    step stands, and ranks that lack the sum get it.
+
+    Args:
+        services: ranks, faults and watch of the run.
+        source: source of the batches.
+        rows: rows of this rank, in whole virtual workers.
+        account: rows of this rank in the running step, and repairs within it.
+        step: step of the model.
+        check_finite: whether the sums are checked for NaN and infinity.
+
+    Raises:
+        NotShareable: the step runs eagerly, so Python code would run once for each part.
+    """
+
+    exchange = None  # the next fit makes its own
+
+    def __init__(
+        self,
+        services: StepServices,
+        source: StepSource,
+        rows: OwnRows,
+        account: RowAccount,
+        step: Step,
+        *,
+        check_finite: bool,
+    ) -> None:
+        if step.runs_eagerly:
+            raise NotShareable("virtual workers want a step that does not run eagerly")
+        self._services = services
+        self._communicator = services.communicator
+        self._bad_sums = BadSums(services, account, source)
+        self._rows = rows
+        self._account = account
+        self._step = step
+        self._is_first = True
+        self._running: HostExchange | None = None
+        layout = step.layout
+        assert layout is not None
+        self._layout: Layout = layout
+        self._check_finite = check_finite
+        self._last: HostExchange | None = None
+        self._sums = WorkerSums(rows, step, source.most_rows)
+
+    @cached_property
+    def _pair(self) -> HostExchange:
+        """Exchange of two ranks with one subtree each: two numbers have one order only."""
+        return self._services.make_exchange(self._layout, self._check_finite)
+
+    @cached_property
+    def _tree(self) -> TreeExchange:
+        """Exchange of any other number of subtrees."""
+        services = self._services
+        return TreeExchange(
+            services.communicator,
+            self._layout,
+            faults=services.faults,
+            check_finite=self._check_finite,
+        )
+
+    @property
+    def made(self) -> Made:
+        last = self._last
+        assert last is not None
+        return Made.by(last)
+
+    def prepare(self, sample: Callable[[], Any]) -> None:
+        rows = sample()
+        if rows is not None:
+            self._step.warm_up(rows)
+
+    def check_separable(self, batch: GlobalBatch) -> None:
+        found = find_inseparable(self._step, batch, ranks=self._rows.workers)
+        agree_separable(self._communicator, found)
+
+    def find_inseparable(self, rows: Any) -> str:
+        return find_inseparable_now(self._step, rows)
+
+    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+        self._services.nonfinite.begin()
+        self._account.begin()
+        self._sums.forget()
+        self._is_first = True
+        total: Parts | None = None
+        while True:
+            try:
+                total = self._attempt(batch)
+                break
+            except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
+                started = time.perf_counter()
+                self._is_first = False
+                if self._recovered(error):
+                    break
+                self._account.replay.seconds += time.perf_counter() - started
+        self._sums.forget()
+        if total is None:
+            assert self._last is not None
+            total = [keras_hooks.constant(part) for part in self._last.result]
+        if decline and self.made.header.is_declined:
+            raise AllStop
+        return self._step.commit(total)
+
+    def _attempt(self, batch: GlobalBatch) -> Parts | None:
+        """Sum the step, with the contributions of this rank's virtual workers; collective.
+
+        Returns:
+            Sums as tensors; None if they are in the exchange.
+        """
+        total = None
+        parts, nodes = self._division(batch.span)
+        world = self._communicator.world
+        self._sums.complete(parts, nodes[world.ranks.index(world.rank)])
+        is_pair = world.size <= 2 and all(len(found) == 1 for found in nodes)
+        exchange: HostExchange = self._pair if is_pair else self._tree
+        self._running = self._last = exchange
+        lo, hi = batch.span
+        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
+        if is_pair:
+            (sent,) = self._sums.by_node.values()
+            if not self._is_first:  # the leader and its requests may have changed
+                *gradients, auxiliary = sent
+                sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary))]
+            total = exchange.run(lambda: exchange.in_graph(sent))
+        else:
+            header = header_of(self._with_header(np.zeros(len(Header._fields))))
+            vectors = self._sums.vectors(self._layout)
+            self._tree.exchange(vectors, header, nodes=nodes, workers=len(parts))
+        self._running = None
+        return total
+
+    def _with_header(self, auxiliary: Any) -> np.ndarray:
+        """Copy of *auxiliary* with the header of this rank."""
+        account, last = self._account, np.array(auxiliary)
+        header = Header(samples=float(size(account.have)), fingerprint=float(account.fingerprint))
+        self._rows.put_header(last, header)
+        return last
+
+    def _division(self, span: Span) -> _Division:
+        """Parts of the step's workers, and the subtrees that each rank computes."""
+        parts = self._rows.parts_of_workers()
+        nodes = []
+        for rank in self._communicator.world.ranks:
+            takes_part = rank in self._communicator.pending.expected
+            spans = self._rows.assigned(span, rank) if takes_part else []
+            own = (number for number, part in enumerate(parts) if _is_within(part, spans))
+            nodes.append(maximal(own, len(parts)))
+        return _Division(parts, nodes)
+
+    # When it fails.
+
+    def _recovered(self, error: BaseException) -> bool:
+        """Whether the step stands after all; if not, it must be made again. Collective.
+
+        Raises:
+            TrainingError: on every rank.
+        """
+        exchange, self._running = self._running, None
+        if exchange is None:  # an error of the script or of the source
+            raise error
+        cause = exchange.error
+        if isinstance(cause, TrainingError):
+            self._decide(exchange, cause)
+            return False
+        if not isinstance(cause, ft.PeerFailure):
+            raise error if cause is None else cause
+        if self._account.recover():
+            exchange.check()
+            return True
+        self._account.take_over()
+        return False
+
+    def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
+        """Decide how the step is made again after a wrong sum; collective.
+
+        Raises:
+            TrainingError: on every rank, if it is not made again.
+        """
+        if self._bad_sums.decide_redo(exchange, error, self._spoiled).anew:
+            self._account.divide_anew()
+        if exchange.spoiled:
+            self._sums.forget()
+
+    def _spoiled(self, exchange: HostExchange) -> tuple[Layout, np.ndarray | None]:
+        """Non-finite values of this rank: a sum, or a message that a fault changed."""
+        if not exchange.spoiled:
+            return self._layout, None
+        for vector in self._sums.vectors(self._layout).values():
+            if not np.isfinite(vector).all():
+                return self._layout, vector
+        return self._layout, exchange.local
+
+
+def _is_within(part: Span, spans: Sequence[Span]) -> bool:
+    return any(lo <= part[0] and part[1] <= hi for lo, hi in spans)
