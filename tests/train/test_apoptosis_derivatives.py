@@ -12,7 +12,8 @@ import tensorflow as tf
 from keras import layers
 
 import matex
-from matex.apoptosis.criteria.table import CRITERIA, derivatives
+from matex.apoptosis.criteria import derivatives
+from matex.apoptosis.criteria.table import CRITERIA
 from matex.apoptosis.graph.trace import groups_of, trace
 from matex.apoptosis.graph.units import occurrences
 from matex.apoptosis.one_shot import prune

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keras import layers, ops
 
-from matex.apoptosis.criteria.table import CRITERIA, measure
+from matex.apoptosis.criteria import measure
+from matex.apoptosis.criteria.table import CRITERIA
 from matex.apoptosis.criteria.weight_statistics import statistics
 from matex.apoptosis.cut import rebuild, surgery
 from matex.apoptosis.cut.masking import Masks

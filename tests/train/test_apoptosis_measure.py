@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from matex.apoptosis.criteria.table import measure
+from matex.apoptosis.criteria import measure
 from matex.apoptosis.graph.trace import groups_of, trace
 
 
