@@ -379,7 +379,9 @@ def test_layers_of_keras_given_as_an_activation_are_one(activation: Any, scales:
     model = keras.Model(inputs, layers.Dense(3)(hidden(inputs)))
     net = trace(model)
     (group,) = groups_of(net)
-    assert set(net.units.bent_roots()) == (set() if scales else set(group.members.tolist()))
+    assert set(net.units.inhomogeneous_roots()) == (
+        set() if scales else set(group.members.tolist())
+    )
     copy_unit(net, group, 0, 11)
     sample = np.random.default_rng(1).normal(size=(50, 6)).astype(np.float32)
     before = model(sample).numpy()

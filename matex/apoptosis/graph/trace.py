@@ -184,7 +184,7 @@ class Group(NamedTuple):
 
 def groups_of(net: Network) -> list[Group]:
     """The groups of units that may be removed, in the order of the graph. Pure."""
-    fixed, bent = net.units.fixed_roots(), net.units.bent_roots()
+    fixed, bent = net.units.fixed_roots(), net.units.inhomogeneous_roots()
     of_source = [
         np.array(sorted(set(net.units.roots(s.units).tolist()) - fixed), np.int64)
         for s in net.sources

@@ -17,7 +17,7 @@ class Units:
     def __init__(self) -> None:
         self._parent: list[int] = []
         self._fixed: set[int] = set()
-        self._bent: set[int] = set()
+        self._inhomogeneous: set[int] = set()
         self._roots: np.ndarray | None = None  # of every unit, as long as nothing changes
 
     def new(self, count: int) -> np.ndarray:
@@ -59,16 +59,16 @@ class Units:
     def fix(self, units: np.ndarray) -> None:
         self._fixed.update(units.ravel().tolist())
 
-    def bend(self, units: np.ndarray) -> None:
-        self._bent.update(units.ravel().tolist())
+    def mark_inhomogeneous(self, units: np.ndarray) -> None:
+        self._inhomogeneous.update(units.ravel().tolist())
 
     def fixed_roots(self) -> set[int]:
         """Roots of units that must stay."""
         return {self.root(u) for u in self._fixed}
 
-    def bent_roots(self) -> set[int]:
+    def inhomogeneous_roots(self) -> set[int]:
         """Roots of units that do not scale."""
-        return {self.root(u) for u in self._bent}
+        return {self.root(u) for u in self._inhomogeneous}
 
 
 def occurrences(roots: np.ndarray, members: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ def find_inseparable_update(step: SeveralUpdatesStep, batch: GlobalBatch, *, ran
     try:
         broken = f"{step.name} fails on a part of a batch"
         with keras_hooks.generators_kept(), unheard(), attempted(broken):
-            reason = "" if alone else _mended(step, rows) or _mended_elsewhere(step, rows)
+            reason = "" if alone else _corrected(step, rows) or _corrected_elsewhere(step, rows)
             return reason or _forgetting(step, rows)
     except NotShareable as reason:
         return str(reason)
@@ -60,7 +60,7 @@ def find_inseparable_update(step: SeveralUpdatesStep, batch: GlobalBatch, *, ran
 def find_inseparable_update_now(step: SeveralUpdatesStep, rows: Any) -> str:
     """Reason for which *step* does not add up over *rows* with the current weights. Local.
 
-    It is "" if it does. Nothing is changed, and nothing is mended: other ranks try other rows.
+    It is "" if it does. Nothing is changed, and nothing is corrected: other ranks try other rows.
     """
     with (
         contextlib.suppress(NotShareable),  # the step itself will fail
@@ -72,19 +72,19 @@ def find_inseparable_update_now(step: SeveralUpdatesStep, rows: Any) -> str:
     return ""
 
 
-def _mended_elsewhere(step: SeveralUpdatesStep, rows: CheckRows) -> str:
-    """:func:`_mended` where no variable is 0, and in other rows; "" also where that fails."""
-    found = _mended_if_nonzero(step, rows)
+def _corrected_elsewhere(step: SeveralUpdatesStep, rows: CheckRows) -> str:
+    """:func:`_corrected` where no variable is 0, and in other rows; "" also where that fails."""
+    found = _corrected_if_nonzero(step, rows)
     one_for_all = repeated_inputs(step.quiet())
     for where, made in OTHER_ROWS.items():
         other = made(rows.rows, one_for_all)
         if found or other is None:
             continue
         with contextlib.suppress(NotShareable), attempted(f"{step.name} fails"):
-            found = _mended(step, CheckRows(other))
+            found = _corrected(step, CheckRows(other))
             found = found and found + where
     more = _more_of(step, rows)
-    return found or ("" if more is None else _mended(step, more))
+    return found or ("" if more is None else _corrected(step, more))
 
 
 def _more_of(step: SeveralUpdatesStep, rows: CheckRows) -> CheckRows | None:
@@ -98,7 +98,7 @@ def _refuted_by_more(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     return "" if more is None else _refuted(step, more)
 
 
-def _mended_if_nonzero(step: SeveralUpdatesStep, rows: CheckRows) -> str:
+def _corrected_if_nonzero(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     found = ""
     optimizers = step.updates.optimizers
     with (
@@ -106,11 +106,11 @@ def _mended_if_nonzero(step: SeveralUpdatesStep, rows: CheckRows) -> str:
         attempted(f"{step.name} fails"),
         nonzero_state(step.quiet(), optimizers=optimizers, metrics=step.counted),
     ):
-        found = _mended(step, rows)
+        found = _corrected(step, rows)
     return found and found + IF_NONZERO
 
 
-def _mended(step: SeveralUpdatesStep, rows: CheckRows) -> str:
+def _corrected(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     """Reason for which *step* adds up neither as means nor as sums over rows; "" if it does."""
     reason = _summed(step, rows)
     if reason and step.may_be_sums and not step.updates.at_tapes:
@@ -120,9 +120,9 @@ def _mended(step: SeveralUpdatesStep, rows: CheckRows) -> str:
 
 
 def _summed(step: SeveralUpdatesStep, rows: CheckRows) -> str:
-    """:func:`_mended` with gradients exchanged where they are now."""
+    """:func:`_corrected` with gradients exchanged where they are now."""
     finding = _differing(step, rows)
-    while finding.can_be_mended:
+    while finding.can_be_corrected:
         step.add_up(finding.updates, finding.values)
         finding = _differing(step, rows)
     return finding.reason
@@ -136,7 +136,7 @@ class _CheckResult(NamedTuple):
     values: frozenset[str] = frozenset()
 
     @property
-    def can_be_mended(self) -> bool:
+    def can_be_corrected(self) -> bool:
         """Whether the parts that do not add up as means over rows do so as sums."""
         return bool(self.updates or self.values)
 

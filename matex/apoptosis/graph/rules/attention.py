@@ -30,7 +30,7 @@ def multi_head(net: Network, call: Any, tags: Tags) -> Tags:
         net.leave(layer, tags, why)
         return [None] * len(call.outputs)
     heads = net.units.new(layer.num_heads)
-    net.units.bend(heads)
+    net.units.mark_inhomogeneous(heads)
     parts: list[tuple[Any, int]] = []
     for name, tag in inputs.items():
         dense = getattr(layer, f"{name}_dense")
@@ -96,7 +96,7 @@ def grouped_query(net: Network, call: Any, tags: Tags) -> Tags:
         return [None] * len(call.outputs)
     heads = net.units.new(layer.num_key_value_heads)
     asking = np.repeat(heads, layer.num_repeats)
-    net.units.bend(heads)
+    net.units.mark_inhomogeneous(heads)
     steps = float(call.outputs[0].shape[1] or 1)
     parts: list[tuple[Any, int]] = []
     for name, tag in inputs.items():

@@ -140,7 +140,7 @@ def _product(
         else:
             for other in others:
                 net.units.tie(first.units, other.units)
-            net.units.bend(first.units)
+            net.units.mark_inhomogeneous(first.units)
             result = Tag(made.index(name), first.units)
     return [result]
 

@@ -78,7 +78,7 @@ def depthwise(net: Network, call: Any, tags: Tags) -> Tags:
     net.extras.append(net.bind(layer.kernel, layer.rank, tag.units))
     if layer.bias is not None:
         net.extras.append(net.bind(layer.bias, 0, units))
-    net.units.bend(units)
+    net.units.mark_inhomogeneous(units)
     return [activated(net, layer, Tag(axis, units))]
 
 
@@ -93,7 +93,7 @@ def separable(net: Network, call: Any, tags: Tags) -> Tags:
     if tag is not None:
         after = np.repeat(tag.units, layer.depth_multiplier)
         net.extras.append(net.bind(layer.depthwise_kernel, rank, tag.units))
-        net.units.bend(after)
+        net.units.mark_inhomogeneous(after)
         kernel = net.bind(layer.pointwise_kernel, rank, after)
         net.read(Reading(layer, axis, after, kernel, layer.bias, lambda x: _depthwise(layer, x)))
     else:

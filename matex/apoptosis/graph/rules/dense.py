@@ -73,7 +73,7 @@ def through(net: Network, layer: Any, activation: Any, tag: Tag) -> Tag | None:
         net.keep(tag, layer, why_kept(activation))
         return None
     if not kinds.scales(activation):
-        net.units.bend(tag.units)
+        net.units.mark_inhomogeneous(tag.units)
     if kinds.is_linear(activation):
         return tag
     return tag._replace(source=None, linear=False)
@@ -133,7 +133,7 @@ def prelu(net: Network, call: Any, tags: Tags) -> Tags:
         return [None]
     if int(layer.alpha.shape[tag.axis - 1]) != 1:
         net.extras.append(net.bind(layer.alpha, tag.axis - 1, tag.units))
-        net.units.bend(tag.units)
+        net.units.mark_inhomogeneous(tag.units)
     return [tag._replace(source=None, linear=False)]
 
 
@@ -145,5 +145,5 @@ def layer_scale(net: Network, call: Any, tags: Tags) -> Tags:
         return [None]
     net.extras.append(net.bind(layer.gamma, 0, tag.units))
     net.size(tag.units, lambda n: setattr(layer, "projection_dim", n))
-    net.units.bend(tag.units)
+    net.units.mark_inhomogeneous(tag.units)
     return [tag._replace(source=None, linear=False)]

@@ -96,7 +96,7 @@ def gated(net: Network, call: Any, tags: Tags) -> Tags:
     (tag,) = tags
     if tag is None:
         return unknown(net, call, tags)
-    net.units.bend(tag.units)
+    net.units.mark_inhomogeneous(tag.units)
     if call.operation.axis % len(call.inputs[0].shape) != tag.axis:
         return [tag._replace(source=None)]
     halves = tag.units.reshape(2, -1)

@@ -34,7 +34,7 @@ def batch_norm(net: Network, call: Any, tags: Tags) -> Tags:
     if tag.source is not None and net.folded.setdefault(tag.source, layer) is layer:
         return [tag]
     net.extras += bindings
-    net.units.bend(tag.units)
+    net.units.mark_inhomogeneous(tag.units)
     return [tag._replace(source=None, linear=False)]
 
 
@@ -84,7 +84,7 @@ def _normalized(
             net.norm(Norm(layer, place, tag.units))
     if tag is None:
         return [None]
-    net.units.bend(tag.units)
+    net.units.mark_inhomogeneous(tag.units)
     return [tag._replace(source=None, linear=False)]
 
 

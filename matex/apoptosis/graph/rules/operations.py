@@ -35,7 +35,7 @@ def _elementwise(net: Network, call: Any, tags: Tags, name: str) -> Tag | None:
         [leaf for leaf in keras_hooks.flatten(call.args) if leaf is not None]
     )
     if tag is not None and not scales:
-        net.units.bend(tag.units)
+        net.units.mark_inhomogeneous(tag.units)
     return tag
 
 
@@ -48,7 +48,7 @@ def _reduced(net: Network, call: Any, tags: Tags) -> Tags:
         net.leave(call.operation, tags, "it brings the units down to one number")
         return [None] * len(call.outputs)
     if type(call.operation).__name__ not in ("Mean", "Sum"):
-        net.units.bend(tag.units)
+        net.units.mark_inhomogeneous(tag.units)
         tag = tag._replace(source=None)
     if not getattr(call.operation, "keepdims", False):
         tag = tag._replace(axis=tag.axis - sum(axis < tag.axis for axis in axes))
@@ -63,7 +63,7 @@ def _along(net: Network, call: Any, tags: Tags) -> Tags:
     if tag.axis in axes:
         net.leave(call.operation, tags, "it mixes the units")
         return [None]
-    net.units.bend(tag.units)
+    net.units.mark_inhomogeneous(tag.units)
     return [tag._replace(source=None)]
 
 
@@ -75,7 +75,7 @@ def _padded(net: Network, call: Any, tags: Tags) -> Tags:
     pairs = np.broadcast_to(np.array(call.operation.pad_width), (len(call.inputs[0].shape), 2))
     if pairs[[0, tag.axis]].any():
         return unknown(net, call, tags)
-    net.units.bend(tag.units)
+    net.units.mark_inhomogeneous(tag.units)
     return [tag._replace(source=None)]
 
 
@@ -85,7 +85,7 @@ def _in_space(net: Network, call: Any, tags: Tags) -> Tags:
         return unknown(net, call, tags)
     tag = shapes.spatial(net, call, tags[0])
     if tag is not None:
-        net.units.bend(tag.units)
+        net.units.mark_inhomogeneous(tag.units)
     return [tag and tag._replace(source=None)]
 
 

@@ -98,7 +98,7 @@ def _cell(net: Network, called: Any, layer: Any, tag: Tag | None, inputs: Any) -
     if cell.bias is not None:
         parts.append((cell.bias, len(cell.bias.shape) - 1))
     net.source(called, *parts, units=units)
-    net.units.bend(units)
+    net.units.mark_inhomogeneous(units)
     own = net.bind(cell.recurrent_kernel, 0, units)
     net.read(Reading(called, 2, units, own, None, lambda x: states_of(layer, x)))
     net.size(units, lambda n: _resize(layer, n))
@@ -132,7 +132,7 @@ def convolutional(net: Network, call: Any, tags: Tags) -> Tags:
     units = net.units.new(cell.filters)
     parts = [(cell.kernel, rank + 1), (cell.recurrent_kernel, rank + 1), (cell.bias, 0)]
     net.source(layer, *parts, units=units)
-    net.units.bend(units)
+    net.units.mark_inhomogeneous(units)
     own = net.bind(cell.recurrent_kernel, rank, units)
     net.read(Reading(layer, channels, units, own, None, lambda x: states_of(layer, x)))
     net.size(units, lambda n: setattr(cell, "filters", n))
@@ -210,7 +210,7 @@ def of_cells(net: Network, call: Any, tags: Tags) -> Tags:
         if cell.bias is not None:
             parts.append((cell.bias, len(cell.bias.shape) - 1))
         net.source(layer, *parts, units=units)
-        net.units.bend(units)
+        net.units.mark_inhomogeneous(units)
         own = net.bind(cell.recurrent_kernel, 0, units)
         run = _run_of(layer, cells[: number + 1])
         net.read(Reading(layer, 2, units, own, None, lambda x, run=run: _but_the_last(run(x))))  # type: ignore[misc]

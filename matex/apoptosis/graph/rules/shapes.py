@@ -75,7 +75,7 @@ def softmax(net: Network, call: Any, tags: Tags) -> Tags:
     if tag is None or tag.axis in axes:
         net.keep(tag, call.operation, TIED_BY_SUM)
         return [None]
-    net.units.bend(tag.units)
+    net.units.mark_inhomogeneous(tag.units)
     return [tag._replace(source=None)]
 
 
@@ -128,7 +128,7 @@ def merge_linear(net: Network, call: Any, tags: Tags) -> Tags:
 def merge_product(net: Network, call: Any, tags: Tags) -> Tags:
     tag = merged(net, call, tags)
     if tag is not None:
-        net.units.bend(tag.units)
+        net.units.mark_inhomogeneous(tag.units)
     return [tag]
 
 
