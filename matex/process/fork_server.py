@@ -22,7 +22,7 @@ import sys
 import tempfile
 from typing import Any
 
-from matex.process.bootstrap import import_libraries
+from matex.process.libraries import import_libraries
 from matex.process.program import run_program
 from matex.run import fork_client
 

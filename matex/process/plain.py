@@ -17,7 +17,7 @@ from matex.files import intercept, keras_files, library_files
 from matex.files.discarded import DiscardedFiles
 from matex.keras_hooks.callbacks import note_epochs
 from matex.process import tensorflow_files
-from matex.process.bootstrap import seed_libraries
+from matex.process.libraries import seed_libraries
 from matex.process.program import run_program
 
 __all__ = ["run_plainly"]

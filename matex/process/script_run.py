@@ -12,7 +12,8 @@ from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.config import Config
 from matex.data.reading_errors import data_error_in
 from matex.errors import DataError, MatexError, StopRequested
-from matex.process.bootstrap import error_of_graphs, start_rank
+from matex.process.bootstrap import start_rank
+from matex.process.libraries import error_of_graphs
 from matex.process.program import file_of, run_program
 from matex.records import console
 
