@@ -8,6 +8,7 @@
     +-- Unsupported         the script uses a feature that cannot be trained correctly in parallel
     |   +-- NotShareable    ... by rows; every rank can still compute the whole batch
     |       +-- SeveralUpdatesFound     ... by one exchange per step
+    |       +-- LateVariable            ... as a variable begins with a value of the first step
     +-- HooksError          hooks into Keras could not be installed: ranks would train alone
     +-- TrainingError       the whole run cannot go on; raised on every rank
         +-- NonFiniteGradients
@@ -23,6 +24,7 @@ __all__ = [
     "DataError",
     "HooksError",
     "InputError",
+    "LateVariable",
     "MatexError",
     "NonFiniteGradients",
     "NotShareable",
@@ -60,6 +62,10 @@ class NotShareable(Unsupported):
 
 class SeveralUpdatesFound(NotShareable):
     """A train step does not make exactly one update by the model's own optimizer."""
+
+
+class LateVariable(NotShareable):
+    """A train step makes a variable in its first step whose value is that of another one then."""
 
 
 class HooksError(MatexError):

@@ -118,7 +118,7 @@ class Fit:
         self.has_begun = True
         if self._checkpoint.saved is not None:
             return self._begin(make_feed, given)
-        with early_optimizers.building(self._model.optimizer):
+        with early_optimizers.building(self._model):
             return self._begin(make_feed, given)
 
     def _begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from matex.errors import NotShareable, Unsupported
+from matex.errors import LateVariable, NotShareable, Unsupported
 from matex.keras_hooks.metrics import (
     is_chosen_by_shapes,
     lazy_metrics_of,
@@ -39,6 +39,7 @@ def build(
     for_fit: bool = False,
     follow: Follow | None = None,
     within: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    given: Callable[[Any], list[Any] | None] = lambda optimizer: None,
 ) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 
@@ -55,9 +56,12 @@ def build(
             not be those of the data: labels may be smoothed or mixed in it. None by default.
         within: function that returns the context of the symbolic call; by default one that does
             nothing.
+        given: function from an optimizer to the variables that the step followed has given it, or
+            None; the default knows of none.
 
     Raises:
-        NotShareable: only a custom train step can call the model, or choose its metrics.
+        NotShareable: only a custom train step can call the model, or choose its metrics; or its
+            first step makes a variable of another one's value.
     """
     if model.optimizer is None:
         raise Unsupported(
@@ -67,10 +71,14 @@ def build(
     is_new = metrics is not None and not metrics.built
     try:
         # An eager step would also change what its build has just made.
-        is_traced = has_own_build(model) and not (model.built or model.run_eagerly)
-        if follow is not None and is_traced:
-            with contextlib.suppress(NotShareable):
+        if follow is not None and _is_built_by_trace(model) and not model.run_eagerly:
+            try:
                 follow()
+                build_optimizer(model, given(model.optimizer))
+            except LateVariable:
+                raise
+            except NotShareable:  # the trace that counts says why, if it fails, too
+                pass
         by_step = has_own_train_step(model) and unbuilt_of(model)
         if follow is not None and (by_step or lazy_metrics_of(model)):
             _make_as_followed(model, data, follow)
@@ -94,6 +102,18 @@ def build(
     build_optimizer(model)
 
 
+def _is_built_by_trace(model: Any) -> bool:
+    """Whether variables of *model* or its optimizer are made in the order of its own code.
+
+    A step of the script's may call layers in another order than ``call``, in which initializers
+    draw other numbers; and it may give its optimizer some of the variables.
+    """
+    if not has_own_train_step(model):
+        return has_own_build(model) and not model.built
+    layers_are_built = model.built and all(part.built for part in parts_of(model))
+    return not (layers_are_built and model.optimizer.built)
+
+
 def _make_as_followed(model: Any, data: Any, follow: Follow) -> None:
     """Make metrics and losses of *model* where its ``train_step`` first uses them.
 
@@ -110,14 +130,17 @@ def _make_as_followed(model: Any, data: Any, follow: Follow) -> None:
             raise
 
 
-def build_optimizer(model: Any) -> None:
+def build_optimizer(model: Any, variables: list[Any] | None = None) -> None:
     """Create the variables of *model*'s optimizer, if it is the only one.
 
     If there are others it may be Keras's default, which the script does not use; the optimizers
     that it uses get their variables when the step is traced.
+
+    Args:
+        variables: variables that the step gives it; None, the default, for all that train.
     """
     if not model.optimizer.built and len(optimizers_of(model)) == 1:
-        build_for(model.optimizer, model.trainable_variables)
+        build_for(model.optimizer, model.trainable_variables if variables is None else variables)
 
 
 def free_of_rows() -> contextlib.AbstractContextManager[None]:

@@ -20,6 +20,8 @@ __all__ = ["as_unbuilt", "building", "now_built"]
 
 # Optimizer -> the variables that it had before.
 _early: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+# Optimizer -> the variables of its model that would train.
+_would_train: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
 
 def _parts(optimizer: Any) -> list[Any]:
@@ -29,11 +31,14 @@ def _parts(optimizer: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def building(optimizer: Any) -> Iterator[None]:
-    """Note whether *optimizer* is built inside, until :func:`now_built` drops the note. Local."""
+def building(model: Any) -> Iterator[None]:
+    """Note whether *model*'s optimizer is built inside, until :func:`now_built`. Local."""
+    optimizer = model.optimizer
     before = [(part, list(part.variables)) for part in _parts(optimizer) if not part.built]
     yield
     _early.update((part, variables) for part, variables in before if part.built)
+    if before:
+        _would_train[optimizer] = list(model.trainable_variables)
 
 
 def now_built(model: Any) -> None:
@@ -43,15 +48,21 @@ def now_built(model: Any) -> None:
     """
     if not _early:
         return
-    before = {part: _early.pop(part) for part in _parts(model.optimizer) if part in _early}
+    optimizer = model.optimizer
+    before = {part: _early.pop(part) for part in _parts(optimizer) if part in _early}
+    then = {id(variable) for variable in _would_train.pop(optimizer, [])}
     if not before or len(optimizers_of(model)) > 1:
         return
-    if [*map(id, model.optimizer._trainable_variables)] != [*map(id, model.trainable_variables)]:
-        for part, variables in before.items():
-            part._variables = variables
+    now = model.trainable_variables
+    if then != {id(variable) for variable in now}:
+        given = {id(variable) for variable in optimizer._trainable_variables}
+        # A step of the script's may give it a part of them; what has been thawed is new to it.
+        variables = [one for one in now if id(one) in given or id(one) not in then]
+        for part, own in before.items():
+            part._variables = own
             part._trainable_variables_indices.clear()
             part.built = False
-        build_optimizer(model)
+        build_optimizer(model, variables)
 
 
 class _Unbuilt:

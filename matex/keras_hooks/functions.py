@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api
@@ -14,7 +15,7 @@ from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from matex.errors import InputError
+from matex.errors import InputError, LateVariable
 
 __all__ = [
     "argument_leaves",
@@ -195,10 +196,20 @@ def repeated(scalar: Any, rows: int) -> Any:
 
 @contextlib.contextmanager
 def variables_with_values() -> Iterator[None]:
-    """Context of a trace whose new variables have values even if it fails later."""
+    """Context of a trace whose new variables have values even if it fails later.
+
+    Raises:
+        LateVariable: a variable is made of another one's value.
+    """
 
     def creator(make: Callable[..., Any], **arguments: Any) -> Any:
-        if not callable(arguments.get("initial_value")):  # it may be computed in the trace
+        initial = arguments.get("initial_value")
+        if isinstance(initial, tf.Variable | keras.Variable):
+            raise LateVariable(
+                "a variable begins with the value that another one has in the first step; make it "
+                "before that step, or in build"
+            )
+        if not callable(initial):  # it may be computed in the trace
             return make(**arguments)
         return ResourceVariable(**arguments)
 

@@ -31,18 +31,28 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         NotShareable: only a custom train step can call the model, or choose its metrics.
     """
 
+    given: dict[int, list[Any]] = {}
+
+    def note(optimizer: Any, gradients: Any, variables: Any) -> None:
+        """Stand for an update in a step that none follows."""
+        if variables is not None:
+            given.setdefault(id(optimizer), list(variables))
+
     def follow() -> None:
         fails = "fails on rows of zeros" if model.run_eagerly else "cannot be traced"
         with (
             unheard(),
             keras_hooks.generators_kept(),
-            keras_hooks.replaced_apply(_change_nothing),
+            keras_hooks.replaced_apply(note),
             attempted(f"train_step {fails}"),
         ):
             (_run if model.run_eagerly else _trace)(model, data)
 
+    def given_to(optimizer: Any) -> list[Any] | None:
+        return given.get(id(optimizer))
+
     if not model.run_eagerly:
-        keras_hooks.build(model, data, for_fit=for_fit, follow=follow)
+        keras_hooks.build(model, data, for_fit=for_fit, follow=follow, given=given_to)
         return
     with contextlib.suppress(NotShareable), attempted("call fails on rows of zeros"), unheard():
         _call(model, data)
@@ -84,7 +94,3 @@ def _run(model: Any, data: Any) -> None:
     rows = keras_hooks.map_structure(lambda spec: zeros_as(spec, _ROWS), data)
     with DryRun(model).run(), until_metrics_are_made(model):
         model.train_step(rows)
-
-
-def _change_nothing(optimizer: Any, gradients: Any, variables: Any) -> None:
-    """Stand for an update in a step that none follows."""

@@ -37,7 +37,8 @@ MODELS = [
     "eager-memory", "eager-builds", "metrics-made-late", "python-before-training",
     "python-before-epochs", "python-before-batches", "python-traced-again",
     "python-beside-validation", "python-between-evaluations", "python-in-a-loop",
-    "errors-of-shapes", "built-in-training", "own-loss-scale",
+    "errors-of-shapes", "built-in-training", "own-loss-scale", "made-by-its-step",
+    "copied-in-its-step",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 

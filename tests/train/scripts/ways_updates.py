@@ -326,7 +326,62 @@ def own_loss_scale():
     return outcome(model, model.own)
 
 
+class MadeByItsStep(keras.Model):
+    """Layers are called first in another order than in ``call``, and a metric is made late.
+
+    The optimizer is given a part of the variables, and overwrites these alone by their averages.
+    """
+
+    def __init__(self, copies):
+        super().__init__()
+        self.first, self.second = keras.layers.MultiHeadAttention(2, 4), Projection()
+        self.teacher, self.copies = keras.layers.Dense(WIDTH, trainable=True), copies
+
+    def call(self, x):
+        return self.second(self.first(x[:, None], x[:, None])[:, 0])
+
+    def train_step(self, data):
+        rows = data[0] if isinstance(data, tuple) else data
+        if not hasattr(self, "late"):
+            self.late = keras.metrics.Mean()
+        with tf.GradientTape() as tape:
+            prior = ops.mean(ops.square(self.second(rows)))
+            loss = ops.mean(ops.square(self(rows) - rows)) + 0.1 * prior
+        weights = [*self.first.trainable_variables, *self.second.trainable_variables]
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        self.late.update_state(loss)
+        self.teacher(rows)
+        for mean, weight in zip(self.teacher.variables, self.second.variables, strict=False):
+            mean.assign(0.9 * mean + 0.1 * weight)
+            if self.copies:
+                self.kept = getattr(self, "kept", None) or [tf.Variable(weight, trainable=False)]
+                self.kept[0].assign_add(0.1 * weight)
+        return {"late": self.late.result()}
+
+
+class Projection(keras.layers.Layer):
+    def build(self, shape):
+        size = (shape[-1], WIDTH)
+        self.kernel = self.add_weight(shape=size, initializer="glorot_uniform")
+
+    def call(self, x):
+        return ops.matmul(x, self.kernel)
+
+
+def made_by_its_step(copies=False):
+    model = MadeByItsStep(copies)
+    averages = {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 2}
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9, **averages))
+    return outcome(model, model.optimizer)
+
+
+def copied_in_its_step():
+    return made_by_its_step(copies=True)
+
+
 KINDS = {
+    "made-by-its-step": made_by_its_step,
+    "copied-in-its-step": copied_in_its_step,
     "own-loss-scale": own_loss_scale,
     "synchronized": synchronized,
     "gan-with-noise": gan_with_noise,
