@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from matex.errors import Unsupported
 from matex.fitting.fit_plan import FitPlan
 from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
@@ -22,6 +23,7 @@ def compiled_step(run: RunContext, model: Any, source: Source, plan: FitPlan) ->
 
     Raises:
         NotShareable: it cannot be split at its optimizer.
+        Unsupported: the model has another optimizer than the step that Keras would reuse.
     """
     options = plan.step_options(source)
     compiled = _compiled_before(run, model, source, options["capacity"])
@@ -34,6 +36,7 @@ def keep_step(run: RunContext, model: Any, compiled: CompiledStep) -> None:
     """Keep the step of *model* at the end of a fit, for the next one; local, on all ranks."""
     if model.train_function is not None:
         model.train_function.compiled = compiled
+        model.train_function.optimizer = model.optimizer
         model.train_function.processes = len(run.communicator.hosts)
 
 
@@ -44,8 +47,19 @@ def _compiled_before(
 
     Keras drops a model's train function when the model is compiled again. A process that became a
     rank after that fit has neither the step nor the results of its checks.
+
+    Raises:
+        Unsupported: Keras would reuse a step with an optimizer that the model has no more.
     """
     compiled: CompiledStep | None = getattr(model.train_function, "compiled", None)
+    if compiled is not None and model.train_function.optimizer is not model.optimizer:
+        if model.run_eagerly:
+            return None
+        raise Unsupported(
+            "an optimizer set after a fit wants compile(), or make_train_function(force=True): "
+            "plain Keras goes on with the former one, whose step it has traced. Received: "
+            f"{type(model.optimizer).__name__} as model.optimizer"
+        )
     if compiled is None or model.train_function.processes != len(run.communicator.hosts):
         return None
     if compiled.step.batch_spec != source.as_data(source.signature):

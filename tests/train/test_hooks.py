@@ -46,6 +46,32 @@ def test_a_release_out_of_range_is_named(what: str, status: int, said: str, tmp_
     assert ("trained" in done.stdout) == (status == 0)
 
 
+REPLACED = """
+import matex
+matex.init()
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+rows = np.ones((8, 2), "float32")
+for eager in (True, False):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse", run_eagerly=eager)
+    model.fit(rows, rows[:, :1], verbose=0)
+    model.optimizer = keras.optimizers.SGD(0.1)
+    model.fit(rows, rows[:, :1], verbose=0)
+    print("went on", eager, int(model.optimizer.iterations))
+"""
+
+
+def test_an_optimizer_that_plain_keras_would_not_use_is_refused(tmp_path: Path) -> None:
+    """Keras's step is traced with the one before; where it is not traced, the new one counts."""
+    script = tmp_path / "script.py"
+    script.write_text(REPLACED)
+    done = execute([sys.executable, script], directory=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if "went on" in line] == ["went on True 1"]
+    assert "an optimizer set after a fit wants compile()" in done.stderr
+
+
 def of_parts(*parts: keras.Layer) -> keras.Model:
     """A model that holds *parts*, and cannot be called itself."""
     model = keras.Model()
