@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,10 +27,12 @@ from matex.keras_hooks.models import (
 )
 from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
 
-__all__ = ["build", "build_optimizer", "free_of_rows"]
+__all__ = ["build", "build_optimizer", "free_of_rows", "was_given"]
 
 
 Follow = Callable[[], None]
+
+_given: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def build(
@@ -39,7 +42,7 @@ def build(
     for_fit: bool = False,
     follow: Follow | None = None,
     within: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-    given: Callable[[Any], list[Any] | None] = lambda optimizer: None,
+    given: Callable[[], list[tuple[Any, list[Any]]]] = list,
 ) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 
@@ -56,8 +59,8 @@ def build(
             not be those of the data: labels may be smoothed or mixed in it. None by default.
         within: function that returns the context of the symbolic call; by default one that does
             nothing.
-        given: function from an optimizer to the variables that the step followed has given it, or
-            None; the default knows of none.
+        given: function that returns each optimizer that the step followed has called, and the
+            variables that it was given; by default none.
 
     Raises:
         NotShareable: only a custom train step can call the model, or choose its metrics; or its
@@ -74,7 +77,7 @@ def build(
         if follow is not None and _is_built_by_trace(model) and not model.run_eagerly:
             try:
                 follow()
-                build_optimizer(model, given(model.optimizer))
+                _build_as_given(given())
             except LateVariable:
                 raise
             except NotShareable:  # the trace that counts says why, if it fails, too
@@ -100,6 +103,18 @@ def build(
     if for_fit and is_new:
         pass_over_reset(metrics)
     build_optimizer(model)
+
+
+def _build_as_given(given: list[tuple[Any, list[Any]]]) -> None:
+    for optimizer, variables in given:
+        if not optimizer.built:
+            build_for(optimizer, variables)
+            _given.add(optimizer)
+
+
+def was_given(optimizer: Any) -> bool:
+    """Whether *optimizer* was built for the variables that a ``train_step`` gives it."""
+    return optimizer in _given
 
 
 def _is_built_by_trace(model: Any) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from matex.keras_hooks.building import build_optimizer
+from matex.keras_hooks.building import build_optimizer, was_given
 from matex.keras_hooks.optimizers import optimizers_of
 
 __all__ = ["as_unbuilt", "building", "now_built"]
@@ -32,30 +32,32 @@ def _parts(optimizer: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def building(model: Any) -> Iterator[None]:
-    """Note whether *model*'s optimizer is built inside, until :func:`now_built`. Local."""
-    optimizer = model.optimizer
-    before = [(part, list(part.variables)) for part in _parts(optimizer) if not part.built]
+    """Note which optimizers of *model* are built inside, until :func:`now_built`. Local."""
+    every = [part for optimizer in optimizers_of(model) for part in _parts(optimizer)]
+    before = [(part, list(part.variables)) for part in every if not part.built]
     yield
     _early.update((part, variables) for part, variables in before if part.built)
-    if before:
-        _would_train[optimizer] = list(model.trainable_variables)
+    if before and was_given(model.optimizer):
+        _would_train[model.optimizer] = list(model.trainable_variables)
 
 
 def now_built(model: Any) -> None:
-    """Drop the note: in plain Keras the optimizer of *model* has its slots by now, too. Local.
+    """Drop the note: in plain Keras the optimizers of *model* have their slots by now, too. Local.
 
     The only optimizer is built anew if other weights are trained than when it was built.
     """
     if not _early:
         return
-    optimizer = model.optimizer
-    before = {part: _early.pop(part) for part in _parts(optimizer) if part in _early}
-    then = {id(variable) for variable in _would_train.pop(optimizer, [])}
-    if not before or len(optimizers_of(model)) > 1:
+    optimizers, optimizer = optimizers_of(model), model.optimizer
+    every = [part for one in optimizers for part in _parts(one)]
+    before = {part: _early.pop(part) for part in every if part in _early}
+    if not before or len(optimizers) > 1:
         return
     now = model.trainable_variables
+    built_for = optimizer._trainable_variables
+    then = {id(variable) for variable in _would_train.pop(optimizer, built_for)}
     if then != {id(variable) for variable in now}:
-        given = {id(variable) for variable in optimizer._trainable_variables}
+        given = {id(variable) for variable in built_for}
         # A step of the script's may give it a part of them; what has been thawed is new to it.
         variables = [one for one in now if id(one) in given or id(one) not in then]
         for part, own in before.items():

@@ -31,12 +31,12 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         NotShareable: only a custom train step can call the model, or choose its metrics.
     """
 
-    given: dict[int, list[Any]] = {}
+    given: dict[int, tuple[Any, list[Any]]] = {}
 
     def note(optimizer: Any, gradients: Any, variables: Any) -> None:
         """Stand for an update in a step that none follows."""
         if variables is not None:
-            given.setdefault(id(optimizer), list(variables))
+            given.setdefault(id(optimizer), (optimizer, list(variables)))
 
     def follow() -> None:
         fails = "fails on rows of zeros" if model.run_eagerly else "cannot be traced"
@@ -48,11 +48,10 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         ):
             (_run if model.run_eagerly else _trace)(model, data)
 
-    def given_to(optimizer: Any) -> list[Any] | None:
-        return given.get(id(optimizer))
-
     if not model.run_eagerly:
-        keras_hooks.build(model, data, for_fit=for_fit, follow=follow, given=given_to)
+        keras_hooks.build(
+            model, data, for_fit=for_fit, follow=follow, given=lambda: [*given.values()]
+        )
         return
     with contextlib.suppress(NotShareable), attempted("call fails on rows of zeros"), unheard():
         _call(model, data)

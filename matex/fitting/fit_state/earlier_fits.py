@@ -129,7 +129,7 @@ class EarlierFits:
         ):
             return f", with its model as the script makes it until a later fit of it{begun}"
         rebuild.replay(model, model_state.weights_of(model), saved.extra)
-        # Optimizers that only a custom train step uses get their slots when it is traced.
+        # An optimizer that only a step uses has no slots where that step could not be traced.
         is_whole = len(model_state.slots_of(model)) == len(saved.optimizer)
         model_state.restore(model, saved, optimizer=is_whole)
         return begun if is_whole else f", with its optimizers as the script makes them{begun}"
