@@ -4,9 +4,11 @@ They serve custom loops, and losses that are no mean over rows. The result is th
 because each rank computes what that process would. Ranks compare checksums of their gradients; only
 where these differ, by rounding on other processors, the gradients are averaged, which keeps the
 ranks bit-identical. When a rank dies no work is lost. If ranks computed gradients from the same
-batch that differ by more, the step draws random numbers from an unseeded generator: then the
-leader's gradients are used, which are one process's, too. Gradients that are not finite on some
-ranks only are replaced by those of another rank; if they are so on all ranks, the run stops.
+batch that differ by more, those of one rank are used, which are one process's, too: of a majority
+that agrees, else the leader's. Either the step draws random numbers from an unseeded generator, or
+weights differ; a fit compares these after the step, see :mod:`matex.fitting.whole_batches`.
+Gradients that are not finite on some ranks only are replaced by those of another rank; if they are
+so on all ranks, the run stops.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +25,8 @@ from matex import keras_hooks
 from matex.checkpointing.stop_requests import stopped_in_custom_loop
 from matex.errors import NonFiniteGradients, TrainingError
 from matex.exchange import sums
-from matex.exchange.checksum import checksum
-from matex.fitting.equal_sums import TAIL, are_equal, are_finite, cut, packed
+from matex.fitting.equal_sums import TAIL, are_equal, cut, packed
+from matex.fitting.gradient_comparison import Comparison, compared
 from matex.fitting.step_counts import StepCounts
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
@@ -41,32 +43,14 @@ _NOT_THE_SAME = (
     "dataset.shard(size, rank), and seed every random generator of the script and its input"
 )
 
-_ROW = np.dtype([("checksum", "i8"), ("rate", "f8"), ("leaves", "?"), ("spoiled", "?")], align=True)
-
-
-class _Comparison(NamedTuple):
-    """Comparison of the ranks' gradients; equal on all ranks.
-
-    ``have_equal_rows`` is whether slices are of the same rows, which alone can be summed;
-    ``leaves`` whether some rank has a stop request; ``rate`` the leader's learning rate;
-    ``finite`` and ``spoiled`` are the ranks whose gradients are finite, and the others.
-    """
-
-    have_equal_rows: bool
-    are_equal: bool
-    leaves: bool
-    rate: float
-    nbytes: int
-    finite: tuple[int, ...]
-    spoiled: tuple[int, ...]
-
 
 class ReplicatedUpdate:
     """Compares gradients at every optimizer step, and averages different ones. One per process.
 
     ``samples`` is the number of rows of the running train step, if known; ``counts`` counts the
     steps; ``differs`` is whether the ranks have drawn different random numbers in this fit;
-    ``finite`` are the ranks with finite gradients in the running train step, if others had none.
+    ``finite`` are the ranks with finite gradients in the running train step, if others had none;
+    ``are_uneven`` is whether gradients differed in it at all, ``have_drawn`` by more than rounding.
     ``leave_agreed`` is whether any rank has a stop request. A custom loop is left before the
     update, by an exception on every rank. ``error`` is the cause of the last average's failure; an
     exception loses its type on the way through TensorFlow.
@@ -79,11 +63,16 @@ class ReplicatedUpdate:
         self.samples = 0
         self.counts = StepCounts(run)
         self.differs = False
-        self.finite: tuple[int, ...] = ()
+        self.begin_comparison()
         self.error: TrainingError | None = None
         self._leaves_nan = False
         self._batch: Any = None
         self._places = 0  # updates in the train step, as far as it is traced or run
+
+    def begin_comparison(self) -> None:
+        """Forget how the gradients of the last train step differed. Local."""
+        self.finite: tuple[int, ...] = ()
+        self.are_uneven = self.have_drawn = False
 
     def begin_fit(self, *, leaves_nan: bool) -> None:
         """Reset the flags for a fit, whose ranks agree on its end by themselves. Local.
@@ -152,7 +141,8 @@ class ReplicatedUpdate:
         if run.faults.take("nan"):
             gradients = [np.full_like(part, np.nan) for part in gradients]
         run.faults.at("before-exchange")
-        found = self._compared(rows, gradients, rate)
+        found = compared(run, rows, gradients, rate)
+        self.are_uneven |= not found.are_equal
         nbytes = found.nbytes
         if not found.finite and not leaves_nan and not self._leaves_nan:
             self.error = whole_batch_error(run.config.nonfinite, step=run.step)
@@ -165,7 +155,7 @@ class ReplicatedUpdate:
         elif found.finite and found.spoiled:
             gradients, nbytes = self._replaced(gradients, batch, found)
         else:
-            gradients, nbytes = self._averaged(gradients, batch)
+            gradients, nbytes = self._averaged(gradients, batch, found)
         run.faults.at("after-exchange")
         self.leave_agreed = found.leaves
         if self.leave_agreed and not self.in_fit and not run.script_checkpoints:
@@ -180,38 +170,8 @@ class ReplicatedUpdate:
         self.counts.update_done(report)
         return [*gradients, np.array(found.rate, rate.dtype)]
 
-    def _compared(
-        self,
-        rows: Sequence[np.ndarray],
-        gradients: list[np.ndarray],
-        rate: np.ndarray,
-    ) -> _Comparison:
-        """Compare what the ranks have computed; collective, and recovers by itself."""
-        spoiled = not are_finite(gradients)
-        mine = np.array(
-            [
-                (checksum(rows), 0.0, False, False),
-                (checksum(gradients), rate, self._run.stop_request.is_requested, spoiled),
-            ],
-            _ROW,
-        )
-        self._run.faults.during("in-exchange")
-        gathered = self._run.communicator.allgather(mine.view(np.uint8))
-        places, values = gathered.rows.view(_ROW).reshape(-1, 2).T
-        ranks = np.array(gathered.ranks)
-        have_equal_rows = len(set(places["checksum"].tolist())) == 1
-        return _Comparison(
-            have_equal_rows=have_equal_rows,
-            are_equal=have_equal_rows and len(set(values["checksum"].tolist())) == 1,
-            leaves=bool(values["leaves"].any()),
-            rate=float(values["rate"][0]),  # the first row is the leader's
-            nbytes=mine.nbytes,
-            finite=tuple(ranks[~values["spoiled"]].tolist()),
-            spoiled=tuple(ranks[values["spoiled"]].tolist()),
-        )
-
     def _replaced(
-        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray], found: _Comparison
+        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray], found: Comparison
     ) -> tuple[list[np.ndarray], int]:
         """Gradients of a rank whose are finite, and the number of bytes sent; collective.
 
@@ -234,17 +194,27 @@ class ReplicatedUpdate:
         return cut(flat, gradients), flat.nbytes
 
     def _averaged(
-        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray]
+        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray], found: Comparison
     ) -> tuple[list[np.ndarray], int]:
-        """Means of the ranks' *gradients*, and the number of bytes sent; collective.
+        """Means of the ranks' *gradients*, or one rank's, and the number of bytes sent; collective.
 
         Raises:
-            TrainingError: they differ by more than rounding; on every rank.
+            TrainingError: they differ by more than rounding, and so do batches; on every rank.
         """
         send = packed(gradients)
         total = self._sum(send)
-        self._check(total, send, batch)
-        return cut(self._mean(total, send)[:-TAIL], gradients), send.nbytes
+        if are_equal(total):
+            flat = self._mean(total, send)
+        elif self._have_one_batch(batch):
+            flat = send.copy()
+            self._run.communicator.broadcast(flat, sources=found.majority)
+            self.have_drawn = True
+            if not self.in_fit:
+                self.tell_differing()
+        else:
+            self.error = TrainingError(_NOT_THE_SAME)
+            raise self.error
+        return cut(flat[:-TAIL], gradients), send.nbytes
 
     def _mean(self, total: np.ndarray, send: np.ndarray) -> np.ndarray:
         """Mean of the ranks' vectors; with virtual workers the leader's vector, then collective."""
@@ -262,32 +232,14 @@ class ReplicatedUpdate:
 
         return sums.over_members(self._run.communicator, send, prepare=prepare)
 
-    def _check(self, total: np.ndarray, send: np.ndarray, batch: Sequence[np.ndarray]) -> None:
-        """Check that all ranks have sent equal gradients; collective if they have not.
-
-        Args:
-            total: sum of the ranks' vectors; if they drew different random numbers for the same
-                *batch*, it is replaced by a multiple of the leader's vector.
-        """
-        if are_equal(total):
-            return
-        count = total[-1]
-        if self._have_one_batch(batch):
-            self._tell_differing()
-            leader_s = send[:-TAIL].copy()
-            self._run.communicator.broadcast(leader_s)
-            total[:-TAIL] = leader_s * count
-            return
-        self.error = TrainingError(_NOT_THE_SAME)
-        raise self.error
-
     def _have_one_batch(self, batch: Sequence[np.ndarray]) -> bool:
         """Whether all ranks know this step's batch and it is equal; collective."""
         mine = np.array([bool(batch), digest_of(0, batch)], np.int64)
         rows = self._run.communicator.allgather(mine).rows
         return bool(rows[0, 0]) and bool((rows == rows[0]).all())
 
-    def _tell_differing(self) -> None:
+    def tell_differing(self) -> None:
+        """Note that the ranks draw different random numbers, and tell it once. Local."""
         if not self.differs:
             self.differs = True
             self._run.say(

@@ -12,6 +12,7 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.epoch_parts import Logs, TrainFunction, UncutBatch
+from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.records.equality import in_words
@@ -19,6 +20,8 @@ from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 
 __all__ = ["WholeBatches", "slower"]
+
+_EVERY = 64  # steps between comparisons of weights, by default, where gradients always differ
 
 
 def slower(run: RunContext) -> str:
@@ -60,6 +63,8 @@ class WholeBatches:
         self._replicated = replicated
         self._number = number
         self._leaves_nan = leaves_nan
+        self._replicas = ReplicaCheck(run, model, every=run.config.check_every)
+        self._compares_at = 0
         self._has_begun = False
         self._is_iterating = False
         self._trained_by: TrainFunction | None = None
@@ -128,15 +133,40 @@ class WholeBatches:
         """
         at_once = 1 if self._is_iterating else self._model.steps_per_execution
         replicated = self._replicated
-        replicated.finite = ()
+        replicated.begin_comparison()
         with replicated.counts.train_step(has_several=at_once > 1), replicated.own_error():
             logs = make()
         for line in self._lines:
             self._run.terminal.say_once_of_its_kind(line)
         self._lines = []
-        if replicated.differs or replicated.finite:
-            return self._of_one_rank(logs, replicated.finite)
-        return logs
+        sources = self._healed() or replicated.finite
+        return self._of_one_rank(logs, sources) if replicated.differs or sources else logs
+
+    def _healed(self) -> tuple[int, ...]:
+        """Compare weights if gradients differed; return whose state others got, if so; collective.
+
+        Between two steps, because within an update variables may change. Where gradients differ in
+        each step, by random draws or by rounding, weights are compared at intervals.
+
+        Raises:
+            ReplicasDiverged: on every rank, if weights differ and no majority agrees.
+        """
+        run, replicated = self._run, self._replicated
+        if not replicated.are_uneven:
+            return ()
+        every = run.config.check_every
+        is_new = (replicated.have_drawn or replicated.finite) and not replicated.differs
+        if every != 0 and (is_new or run.step >= self._compares_at):
+            changing = {id(v) for v in keras_hooks.changing_variables(self._model)}
+            variables = model_state.variables_of(self._model)
+            fixed = [v for v in variables if id(v) not in changing]  # others may differ by draws
+            good = self._replicas.compare(f"after step {run.step - 1}", fixed)
+            if good:
+                return good
+            self._compares_at = run.step + (_EVERY if every is None else every)
+        if replicated.have_drawn:
+            replicated.tell_differing()
+        return ()
 
     def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
