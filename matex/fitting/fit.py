@@ -73,7 +73,8 @@ class Fit:
         self._checkpoint = FitCheckpoint(
             run, model, number=number, callbacks=arguments["callbacks"], saved=saved
         )
-        self._whole = WholeBatches(run, model, replicated, number=number)
+        leaves_nan = keras_hooks.looks_for_nan(arguments["callbacks"])
+        self._whole = WholeBatches(run, model, replicated, number=number, leaves_nan=leaves_nan)
         self._parts = FitParts(
             run=run,
             model=model,
@@ -283,7 +284,7 @@ class Fit:
 
     def end(self) -> None:
         """End the fit after its last step, or after an exception; local."""
-        self._replicated.in_fit = False
+        self._replicated.end_fit()
         keras_hooks.add_epochs(self._model)
         if self._shared is None:
             return

@@ -14,7 +14,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,17 +133,36 @@ class ReplicaCheck(FitListener):
         )
         gathered = communicator.allgather(np.array([mine, *measured], np.uint64))
         hashes: list[int] = gathered.rows[:, 0].tolist()
-        if len(set(hashes)) > 1:
-            good = majority(gathered.ranks, hashes)
-            if not good:
-                check_hashes(gathered.ranks, hashes, when)
-            self._heal(good, [rank for rank in gathered.ranks if rank not in good], when)
+        self._settle(gathered.ranks, hashes, when)
         rows = [Measured(*row) for row in gathered.rows[:, 1:].tolist()]
         slow = self._stragglers.detect(gathered.ranks, [row.busy_us for row in rows])
         for rank, ratio in slow.items():
             self._act_on_slow(rank, ratio)
         self._check_s = time.perf_counter() - started
         return rows
+
+    def compare(self, when: str, variables: Iterable[Any]) -> tuple[int, ...]:
+        """Compare *variables* alone, and repair the replicas; collective.
+
+        Returns:
+            The ranks that agreed, if others did not; else none.
+
+        Raises:
+            ReplicasDiverged: on every rank, if no majority agrees.
+        """
+        mine = int(model_state.weights_hash(variables), 16)
+        gathered = self._run.communicator.allgather(np.array([mine], np.uint64))
+        return self._settle(gathered.ranks, gathered.rows[:, 0].tolist(), when)
+
+    def _settle(self, ranks: Sequence[int], hashes: Sequence[int], when: str) -> tuple[int, ...]:
+        """Repair the replicas if *hashes* differ; return the ranks that agreed then; collective."""
+        if len(set(hashes)) == 1:
+            return ()
+        good = majority(ranks, hashes)
+        if not good:
+            check_hashes(ranks, hashes, when)
+        self._heal(good, [rank for rank in ranks if rank not in good], when)
+        return good
 
     def _act_on_slow(self, rank: int, ratio: float) -> None:
         """Print that *rank* is slow, and apply the policy for slow ranks. On every rank."""

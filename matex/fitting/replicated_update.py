@@ -4,37 +4,38 @@ They serve custom loops, and losses that are no mean over rows. The result is th
 because each rank computes what that process would. Ranks compare checksums of their gradients; only
 where these differ, by rounding on other processors, the gradients are averaged, which keeps the
 ranks bit-identical. When a rank dies no work is lost. If ranks computed gradients from the same
-batch that differ by more, the step draws random numbers from an unseeded generator: then the
-leader's gradients are used, which are one process's, too.
+batch that differ by more, those of one rank are used, which are one process's, too: of a majority
+that agrees, else the leader's. Either the step draws random numbers from an unseeded generator, or
+weights differ; a fit compares these after the step, see :mod:`matex.fitting.whole_batches`.
+Gradients that are not finite on some ranks only are replaced by those of another rank; if they are
+so on all ranks, the run stops.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from matex import keras_hooks
 from matex.checkpointing.stop_requests import stopped_in_custom_loop
-from matex.errors import TrainingError
+from matex.errors import NonFiniteGradients, TrainingError
 from matex.exchange import sums
-from matex.exchange.checksum import checksum
+from matex.fitting.equal_sums import TAIL, are_equal, cut, packed
+from matex.fitting.gradient_comparison import Comparison, compared
 from matex.fitting.step_counts import StepCounts
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
+from matex.run.nonfinite_notes import note_replaced
 from matex.sources.digests import digest_of
+from matex.steps.makers.nonfinite import whole_batch_error
 from matex.strategies import Traffic
 
 __all__ = ["ReplicatedUpdate"]
-
-# Relative excess of the mean square over the square of the mean: equal gradients differ by
-# rounding, far below it; gradients of different data by far more.
-_TOLERANCE = 1e-5
-
-_BLOCK = 1 << 16
 
 _NOT_THE_SAME = (
     "outside of fit's shared steps every rank must compute the same. Received: gradients that "
@@ -42,30 +43,14 @@ _NOT_THE_SAME = (
     "dataset.shard(size, rank), and seed every random generator of the script and its input"
 )
 
-_TAIL = 3  # square, not finite, one
-
-_ROW = np.dtype([("checksum", "i8"), ("rate", "f8"), ("leaves", "?"), ("spoiled", "?")], align=True)
-
-
-class _Comparison(NamedTuple):
-    """Comparison of the ranks' gradients; equal on all ranks.
-
-    ``have_equal_rows`` is whether slices are of the same rows, which alone can be summed;
-    ``leaves`` whether some rank has a stop request; ``rate`` the leader's learning rate.
-    """
-
-    have_equal_rows: bool
-    are_equal: bool
-    leaves: bool
-    rate: float
-    nbytes: int
-
 
 class ReplicatedUpdate:
     """Compares gradients at every optimizer step, and averages different ones. One per process.
 
     ``samples`` is the number of rows of the running train step, if known; ``counts`` counts the
-    steps; ``differs`` is whether the ranks have drawn different random numbers in this fit.
+    steps; ``differs`` is whether the ranks have drawn different random numbers in this fit;
+    ``finite`` are the ranks with finite gradients in the running train step, if others had none;
+    ``are_uneven`` is whether gradients differed in it at all, ``have_drawn`` by more than rounding.
     ``leave_agreed`` is whether any rank has a stop request. A custom loop is left before the
     update, by an exception on every rank. ``error`` is the cause of the last average's failure; an
     exception loses its type on the way through TensorFlow.
@@ -78,14 +63,40 @@ class ReplicatedUpdate:
         self.samples = 0
         self.counts = StepCounts(run)
         self.differs = False
+        self.begin_comparison()
         self.error: TrainingError | None = None
+        self._leaves_nan = False
         self._batch: Any = None
         self._places = 0  # updates in the train step, as far as it is traced or run
 
-    def begin_fit(self) -> None:
-        """Reset the flags for a fit, whose ranks agree on its end by themselves. Local."""
+    def begin_comparison(self) -> None:
+        """Forget how the gradients of the last train step differed. Local."""
+        self.finite: tuple[int, ...] = ()
+        self.are_uneven = self.have_drawn = False
+
+    def begin_fit(self, *, leaves_nan: bool) -> None:
+        """Reset the flags for a fit, whose ranks agree on its end by themselves. Local.
+
+        Args:
+            leaves_nan: whether a callback stops at a NaN, so that none stops the run.
+        """
         self.leave_agreed = self.differs = False
-        self.in_fit = True
+        self.in_fit, self._leaves_nan = True, leaves_nan
+
+    def end_fit(self) -> None:
+        """End the fit, or do nothing if there is none; local."""
+        self.in_fit = self._leaves_nan = False
+
+    @contextlib.contextmanager
+    def own_error(self) -> Iterator[None]:
+        """Context in which an update's error keeps its type on the way through TensorFlow."""
+        self.error = None
+        try:
+            yield
+        except keras_hooks.OpError:
+            if self.error is None:
+                raise
+            raise self.error from None
 
     def begin_train_step(self, batch: Any) -> None:
         """Note the *batch* of a train step that is traced or run; None after it. Local."""
@@ -102,18 +113,21 @@ class ReplicatedUpdate:
 
         Raises:
             TrainingError: the ranks computed different gradients; on every rank.
+            NonFiniteGradients: all ranks are to update weights by NaN or infinity; on every rank.
         """
-        exchange = functools.partial(self._exchange, self._places)
+        # A tape's may be looked at by the script, and a LossScaleOptimizer looks itself.
+        leaves = optimizer is None or keras_hooks.traits_of(optimizer).scales_loss
+        exchange = functools.partial(self._exchange, self._places, leaves)
         self._places += 1
         return keras_hooks.mean_gradients(optimizer, gradients, self._batch, exchange)
 
     def _exchange(
-        self, place: int, sparse: int, count: int, *parts: np.ndarray
+        self, place: int, leaves_nan: bool, sparse: int, count: int, *parts: np.ndarray
     ) -> list[np.ndarray]:
         """Means of *count* parts, the last of which is the learning rate.
 
         Before them come *sparse* parts with the rows of slices, and after them the batch. The
-        update has this *place* among those of a train step.
+        update has this *place* among those of a train step, and *leaves_nan* to others.
         """
         run = self._run
         self.counts.update_begins(place)
@@ -124,17 +138,24 @@ class ReplicatedUpdate:
         rows, batch = parts[:sparse], parts[sparse + count :]
         *gradients, rate = parts[sparse : sparse + count]
         self.error = None
-        spoiled = bool(run.faults.take("nan"))
+        if run.faults.take("nan"):
+            gradients = [np.full_like(part, np.nan) for part in gradients]
         run.faults.at("before-exchange")
-        found = self._compared(rows, gradients, rate, spoiled=spoiled)
+        found = compared(run, rows, gradients, rate)
+        self.are_uneven |= not found.are_equal
         nbytes = found.nbytes
+        if not found.finite and not leaves_nan and not self._leaves_nan:
+            self.error = whole_batch_error(run.config.nonfinite, step=run.step)
+            raise self.error
         if found.are_equal:
             gradients = [part.copy() for part in gradients]  # TensorFlow may write into results
         elif not found.have_equal_rows:
             self.error = TrainingError(_NOT_THE_SAME)
             raise self.error
+        elif found.finite and found.spoiled:
+            gradients, nbytes = self._replaced(gradients, batch, found)
         else:
-            gradients, nbytes = self._averaged(gradients, batch, spoiled=spoiled)
+            gradients, nbytes = self._averaged(gradients, batch, found)
         run.faults.at("after-exchange")
         self.leave_agreed = found.leaves
         if self.leave_agreed and not self.in_fit and not run.script_checkpoints:
@@ -149,53 +170,51 @@ class ReplicatedUpdate:
         self.counts.update_done(report)
         return [*gradients, np.array(found.rate, rate.dtype)]
 
-    def _compared(
-        self,
-        rows: Sequence[np.ndarray],
-        gradients: list[np.ndarray],
-        rate: np.ndarray,
-        *,
-        spoiled: bool,
-    ) -> _Comparison:
-        """Compare what the ranks have computed; collective, and recovers by itself."""
-        mine = np.array(
-            [
-                (checksum(rows), 0.0, False, False),
-                (checksum(gradients), rate, self._run.stop_request.is_requested, spoiled),
-            ],
-            _ROW,
-        )
-        self._run.faults.during("in-exchange")
-        gathered = self._run.communicator.allgather(mine.view(np.uint8)).rows
-        places, values = gathered.view(_ROW).reshape(-1, 2).T
-        have_equal_rows = len(set(places["checksum"].tolist())) == 1
-        return _Comparison(
-            have_equal_rows=have_equal_rows,
-            are_equal=(
-                have_equal_rows
-                and len(set(values["checksum"].tolist())) == 1
-                and not values["spoiled"].any()
-            ),
-            leaves=bool(values["leaves"].any()),
-            rate=float(values["rate"][0]),  # the first row is the leader's
-            nbytes=mine.nbytes,
-        )
-
-    def _averaged(
-        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray], *, spoiled: bool
+    def _replaced(
+        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray], found: Comparison
     ) -> tuple[list[np.ndarray], int]:
-        """Means of the ranks' *gradients*, and the number of bytes sent; collective.
+        """Gradients of a rank whose are finite, and the number of bytes sent; collective.
 
         Raises:
-            TrainingError: they differ by more than rounding; on every rank.
+            NonFiniteGradients: the ranks may have had different batches; on every rank.
         """
-        send = _packed(gradients, spoiled=spoiled)
+        if not self._have_one_batch(batch):
+            self.error = NonFiniteGradients(
+                f"step {self._run.step} has gradients that are not finite on rank "
+                f"{', '.join(map(str, found.spoiled))}, and no batch known to be that of the others"
+            )
+            raise self.error
+        both = tuple(rank for rank in self.finite if rank in found.finite)
+        self.finite = both or found.finite
+        events = self._run.events if self._run.leads else None
+        source, step = self.finite[0], self._run.step
+        note_replaced(events, self._run.terminal, found.spoiled, source, step=step)
+        flat = packed(gradients)[:-TAIL]
+        self._run.communicator.broadcast(flat, sources=self.finite)
+        return cut(flat, gradients), flat.nbytes
+
+    def _averaged(
+        self, gradients: list[np.ndarray], batch: Sequence[np.ndarray], found: Comparison
+    ) -> tuple[list[np.ndarray], int]:
+        """Means of the ranks' *gradients*, or one rank's, and the number of bytes sent; collective.
+
+        Raises:
+            TrainingError: they differ by more than rounding, and so do batches; on every rank.
+        """
+        send = packed(gradients)
         total = self._sum(send)
-        self._check(total, send, batch)
-        cuts = np.cumsum([part.size for part in gradients])
-        pieces = np.split(self._mean(total, send)[: cuts[-1]], cuts[:-1])
-        shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]
-        return shaped, send.nbytes
+        if are_equal(total):
+            flat = self._mean(total, send)
+        elif self._have_one_batch(batch):
+            flat = send.copy()
+            self._run.communicator.broadcast(flat, sources=found.majority)
+            self.have_drawn = True
+            if not self.in_fit:
+                self.tell_differing()
+        else:
+            self.error = TrainingError(_NOT_THE_SAME)
+            raise self.error
+        return cut(flat[:-TAIL], gradients), send.nbytes
 
     def _mean(self, total: np.ndarray, send: np.ndarray) -> np.ndarray:
         """Mean of the ranks' vectors; with virtual workers the leader's vector, then collective."""
@@ -213,61 +232,17 @@ class ReplicatedUpdate:
 
         return sums.over_members(self._run.communicator, send, prepare=prepare)
 
-    def _check(self, total: np.ndarray, send: np.ndarray, batch: Sequence[np.ndarray]) -> None:
-        """Check that all ranks have sent equal gradients; collective if they have not.
-
-        Args:
-            total: sum of the ranks' vectors; if they drew different random numbers for the same
-                *batch*, it is replaced by a multiple of the leader's vector.
-        """
-        if _are_equal(total):
-            return
-        count = total[-1]
-        if self._have_one_batch(batch):
-            self._tell_differing()
-            leader_s = send[:-_TAIL].copy()
-            self._run.communicator.broadcast(leader_s)
-            total[:-_TAIL] = leader_s * count
-            return
-        if total[-2]:
-            self.error = TrainingError("some ranks computed gradients that are not finite")
-        else:
-            self.error = TrainingError(_NOT_THE_SAME)
-        raise self.error
-
     def _have_one_batch(self, batch: Sequence[np.ndarray]) -> bool:
         """Whether all ranks know this step's batch and it is equal; collective."""
         mine = np.array([bool(batch), digest_of(0, batch)], np.int64)
         rows = self._run.communicator.allgather(mine).rows
         return bool(rows[0, 0]) and bool((rows == rows[0]).all())
 
-    def _tell_differing(self) -> None:
+    def tell_differing(self) -> None:
+        """Note that the ranks draw different random numbers, and tell it once. Local."""
         if not self.differs:
             self.differs = True
             self._run.say(
                 "the ranks computed other gradients from the same batch, so the step draws random "
                 "numbers by a generator without a common seed: those of one rank count for all"
             )
-
-
-def _packed(gradients: list[np.ndarray], *, spoiled: bool) -> np.ndarray:
-    """Vector of *gradients* and of the tail by which their sum is judged."""
-    flat = np.concatenate([part.reshape(-1) for part in gradients])
-    spoiled = spoiled or not np.isfinite(flat).all()
-    square = 0.0 if spoiled else _square(flat)
-    return np.concatenate([flat, np.array([square, spoiled, 1.0], flat.dtype)])
-
-
-def _are_equal(total: np.ndarray) -> bool:
-    """Whether *total* sums vectors that are equal up to rounding, or all not finite."""
-    count, spoiled = float(total[-1]), float(total[-2])
-    if spoiled:
-        return spoiled == count
-    square = float(total[-_TAIL]) / count
-    excess = square - _square(total[:-_TAIL] / count)
-    return abs(excess) <= _TOLERANCE * square + 1e-30
-
-
-def _square(vector: np.ndarray) -> float:
-    blocks = range(0, vector.size, _BLOCK)
-    return sum(float(np.dot(b, b)) for b in (vector[i : i + _BLOCK] for i in blocks))

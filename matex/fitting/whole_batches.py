@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.epoch_parts import Logs, TrainFunction, UncutBatch
+from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.records.equality import in_words
@@ -19,6 +20,8 @@ from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 
 __all__ = ["WholeBatches", "slower"]
+
+_EVERY = 64  # steps between comparisons of weights, by default, where gradients always differ
 
 
 def slower(run: RunContext) -> str:
@@ -42,15 +45,26 @@ class WholeBatches:
         model: model being trained.
         replicated: update that keeps the gradients equal.
         number: number of the fit in the script, from 0.
+        leaves_nan: whether a callback stops at a NaN, so that none stops the run; False by
+            default.
     """
 
     def __init__(
-        self, run: RunContext, model: Any, replicated: ReplicatedUpdate, *, number: int
+        self,
+        run: RunContext,
+        model: Any,
+        replicated: ReplicatedUpdate,
+        *,
+        number: int,
+        leaves_nan: bool = False,
     ) -> None:
         self._run = run
         self._model = model
         self._replicated = replicated
         self._number = number
+        self._leaves_nan = leaves_nan
+        self._replicas = ReplicaCheck(run, model, every=run.config.check_every)
+        self._compares_at = 0
         self._has_begun = False
         self._is_iterating = False
         self._trained_by: TrainFunction | None = None
@@ -107,7 +121,7 @@ class WholeBatches:
             if is_iterating and run.step == self._from_step and self._was_told_otherwise:
                 self._lines.append(f"numbers: {in_words(self._but_for)}")
         self._has_begun, self._is_iterating = True, is_iterating
-        self._replicated.begin_fit()
+        self._replicated.begin_fit(leaves_nan=self._leaves_nan)
         run.events.write(
             "fit", fit=self._number, step=run.step, whole=str(reason), but_for=self._but_for
         )
@@ -118,12 +132,41 @@ class WholeBatches:
         Without an iterator of shared steps it makes those of one call of Keras's train function.
         """
         at_once = 1 if self._is_iterating else self._model.steps_per_execution
-        with self._replicated.counts.train_step(has_several=at_once > 1):
+        replicated = self._replicated
+        replicated.begin_comparison()
+        with replicated.counts.train_step(has_several=at_once > 1), replicated.own_error():
             logs = make()
         for line in self._lines:
             self._run.terminal.say_once_of_its_kind(line)
         self._lines = []
-        return self._of_the_leader(logs) if self._replicated.differs else logs
+        sources = self._healed() or replicated.finite
+        return self._of_one_rank(logs, sources) if replicated.differs or sources else logs
+
+    def _healed(self) -> tuple[int, ...]:
+        """Compare weights if gradients differed; return whose state others got, if so; collective.
+
+        Between two steps, because within an update variables may change. Where gradients differ in
+        each step, by random draws or by rounding, weights are compared at intervals.
+
+        Raises:
+            ReplicasDiverged: on every rank, if weights differ and no majority agrees.
+        """
+        run, replicated = self._run, self._replicated
+        if not replicated.are_uneven:
+            return ()
+        every = run.config.check_every
+        is_new = (replicated.have_drawn or replicated.finite) and not replicated.differs
+        if every != 0 and (is_new or run.step >= self._compares_at):
+            changing = {id(v) for v in keras_hooks.changing_variables(self._model)}
+            variables = model_state.variables_of(self._model)
+            fixed = [v for v in variables if id(v) not in changing]  # others may differ by draws
+            good = self._replicas.compare(f"after step {run.step - 1}", fixed)
+            if good:
+                return good
+            self._compares_at = run.step + (_EVERY if every is None else every)
+        if replicated.have_drawn:
+            replicated.tell_differing()
+        return ()
 
     def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
@@ -164,13 +207,18 @@ class WholeBatches:
         """Whether any rank's callbacks want to stop after this step; collective."""
         return not self._run.communicator.agree(not wanted)
 
-    def _of_the_leader(self, logs: Logs) -> Logs:
-        """Metrics, statistics and logs of the leader's step, for all ranks; collective."""
+    def _of_one_rank(self, logs: Logs, sources: Sequence[int]) -> Logs:
+        """Metrics, statistics and logs of one rank's step, for all ranks; collective.
+
+        Args:
+            sources: ranks whose first living one it is; the leader if there are none.
+        """
         communicator, model = self._run.communicator, self._model
         changing = keras_hooks.changing_variables(model)
-        model_state.broadcast_all(communicator, [*changing, *keras_hooks.metric_variables(model)])
+        variables = [*changing, *keras_hooks.metric_variables(model)]
+        model_state.broadcast_all(communicator, variables, sources=sources)
         flat = keras_hooks.flat_logs(logs)
         values = np.array([float(value) for value in flat.values()], np.float64)
-        communicator.broadcast(values)
+        communicator.broadcast(values, sources=sources)
         now = dict(zip(flat, values.tolist(), strict=True))
         return as_returned(FlatLogs(now, names_of(logs)))

@@ -6,7 +6,7 @@ from matex.records.equality import SKIPPED, in_words
 from matex.records.events import EventLog
 from matex.run.terminal import Terminal
 
-__all__ = ["note_nonfinite"]
+__all__ = ["note_nonfinite", "note_replaced"]
 
 
 def note_nonfinite(
@@ -30,3 +30,26 @@ def note_nonfinite(
     terminal.say(f"rank {names} computed what is not finite: step {step} is {what}")
     if policy == "skip":
         terminal.say_once(f"numbers from this step on: {in_words([SKIPPED])}")
+
+
+def note_replaced(
+    events: EventLog | None,
+    terminal: Terminal,
+    ranks: tuple[int, ...],
+    source: int,
+    *,
+    step: int,
+) -> None:
+    """Record that *ranks* computed what is not finite from a whole batch; local.
+
+    Args:
+        events: event log of the leader; None on the other ranks.
+        source: rank whose gradients are used in place of theirs.
+    """
+    if events is not None:
+        events.write("nonfinite", step=step, ranks=list(ranks), policy="replaced")
+    names = ", ".join(map(str, ranks))
+    terminal.say(
+        f"rank {names} computed what is not finite: step {step} is made with the gradients of "
+        f"rank {source}, which computed the same batch"
+    )

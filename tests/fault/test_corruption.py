@@ -78,3 +78,41 @@ def test_a_run_that_a_nan_stopped_can_be_continued_from_its_checkpoint(tmp_path:
     assert (following.status, following.summary["status"]) == (0, "finished")
     assert "continuing from the checkpoint of step 7" in following.stdout
     assert following.summary["resumable"] is False
+
+
+def test_a_whole_batch_is_made_with_gradients_of_a_rank_without_nans(tmp_path: Path) -> None:
+    alone = matex_run(tmp_path / "alone", "whole_batches.py", ranks=1).losses
+    plan = faults("nan:rank=0,step=3", "nan:rank=1+2,step=6")
+    outcome = matex_run(tmp_path / "whole", "whole_batches.py", ranks=3, options=plan)
+    assert_whole(outcome, world_size_end=3, losses=alone)
+    told = [(e["step"], e["ranks"], e["policy"]) for e in events(outcome, "nonfinite")]
+    assert told == [(3, [0], "replaced"), (6, [1, 2], "replaced")]
+    assert "rank 0 computed what is not finite: step 3 is made with the gra" in outcome.stdout
+    assert "draws random numbers" not in outcome.stdout
+
+
+@pytest.mark.parametrize("policy", ["stop", "skip", "recompute"])
+def test_a_whole_batch_with_nans_on_all_ranks_stops_the_run(policy: str, tmp_path: Path) -> None:
+    options = [*faults("nan:rank=0+1,step=3"), "--nonfinite", policy]
+    outcome = matex_run(tmp_path, "whole_batches.py", ranks=2, options=options)
+    assert (outcome.status, outcome.summary["status"]) == (1, "failed")
+    reason = outcome.summary["reason"]
+    assert "step 3 has gradients that are not finite: those of all ranks" in reason
+    assert policy == "stop" or f"--nonfinite {policy} would" in reason
+
+
+def test_weights_of_a_leader_of_whole_batches_are_healed_by_a_majority(tmp_path: Path) -> None:
+    alone = matex_run(tmp_path / "alone", "whole_batches.py", ranks=1).losses
+    outcome = matex_run(tmp_path / "whole", "whole_batches.py", "0", "4", ranks=3)
+    assert_whole(outcome, world_size_end=3, losses=alone)
+    assert [(e["rank"], e["step"], e["source"]) for e in events(outcome, "healed")] == [
+        (0, 5, [1, 2])
+    ]
+    assert "after step 5 rank 0 differed from the others and got their state" in outcome.stdout
+    assert "draws random numbers" not in outcome.stdout
+
+
+def test_two_replicas_that_differ_stop_a_run_of_whole_batches(tmp_path: Path) -> None:
+    outcome = matex_run(tmp_path, "whole_batches.py", "1", "4", ranks=2)
+    assert (outcome.status, outcome.summary["status"]) == (1, "failed")
+    assert "after step 5 all ranks must hold equal weights" in outcome.summary["reason"]

@@ -21,7 +21,7 @@ import ft
 from matex.errors import NonFiniteGradients
 from matex.exchange import Header, Layout
 
-__all__ = ["Nonfinite", "StepRedo", "nonfinite_error"]
+__all__ = ["Nonfinite", "StepRedo", "nonfinite_error", "whole_batch_error"]
 
 _BYTES = 512  # of tensor names, from each rank
 _NAMED = 2  # tensors, and ranks beside the first
@@ -140,6 +140,22 @@ def nonfinite_error(
     return NonFiniteGradients(
         f"step {step} has gradients that are not finite: "
         + _told(guilty, len(gathered.ranks), why_not=why_not)
+    )
+
+
+def whole_batch_error(policy: str, *, step: int) -> NonFiniteGradients:
+    """Exception for non-finite gradients that every rank computed from the same batch; pure.
+
+    Args:
+        policy: "stop", "skip" or "recompute"; none of them can make such a step.
+    """
+    why_not = {
+        "skip": "--nonfinite skip would leave no samples: no rank has finite gradients. ",
+        "recompute": "--nonfinite recompute would not help: each rank computed all of the batch. ",
+    }.get(policy, "")
+    return NonFiniteGradients(
+        f"step {step} has gradients that are not finite: those of all ranks. {why_not}"
+        "No weight was changed by this update; look at the learning rate and at those samples"
     )
 
 
