@@ -30,9 +30,10 @@ from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
 __all__ = ["build", "build_optimizer", "free_of_rows", "was_given"]
 
 
-Follow = Callable[[], None]
+# It returns each optimizer that the step has called, and the variables that it was given.
+Follow = Callable[[], list[tuple[Any, list[Any]]]]
 
-_given: weakref.WeakSet[Any] = weakref.WeakSet()
+_given: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers, see was_given
 
 
 def build(
@@ -42,7 +43,6 @@ def build(
     for_fit: bool = False,
     follow: Follow | None = None,
     within: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-    given: Callable[[], list[tuple[Any, list[Any]]]] = list,
 ) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 
@@ -56,15 +56,14 @@ def build(
             begin with, which need not be what they are reset to.
         follow: function that goes through the script's own ``train_step`` on *data*. Keras makes
             metrics and losses by the targets and predictions that the step gives them, which need
-            not be those of the data: labels may be smoothed or mixed in it. None by default.
+            not be those of the data: labels may be smoothed or mixed in it. It returns each
+            optimizer that the step has called, and the variables given to it. None by default.
         within: function that returns the context of the symbolic call; by default one that does
             nothing.
-        given: function that returns each optimizer that the step followed has called, and the
-            variables that it was given; by default none.
 
     Raises:
-        NotShareable: only a custom train step can call the model, or choose its metrics; or its
-            first step makes a variable of another one's value.
+        NotShareable: only a custom train step can call the model, or choose its metrics.
+        LateVariable: its first step makes a variable of another one's value.
     """
     if model.optimizer is None:
         raise Unsupported(
@@ -76,8 +75,7 @@ def build(
         # An eager step would also change what its build has just made.
         if follow is not None and _is_built_by_trace(model) and not model.run_eagerly:
             try:
-                follow()
-                _build_as_given(given())
+                _build_as_given(follow())
             except LateVariable:
                 raise
             except NotShareable:  # the trace that counts says why, if it fails, too

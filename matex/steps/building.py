@@ -29,8 +29,8 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
 
     Raises:
         NotShareable: only a custom train step can call the model, or choose its metrics.
+        LateVariable: its first step makes a variable of another one's value.
     """
-
     given: dict[int, tuple[Any, list[Any]]] = {}
 
     def note(optimizer: Any, gradients: Any, variables: Any) -> None:
@@ -38,7 +38,7 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         if variables is not None:
             given.setdefault(id(optimizer), (optimizer, list(variables)))
 
-    def follow() -> None:
+    def follow() -> list[tuple[Any, list[Any]]]:
         fails = "fails on rows of zeros" if model.run_eagerly else "cannot be traced"
         with (
             unheard(),
@@ -47,11 +47,10 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
             attempted(f"train_step {fails}"),
         ):
             (_run if model.run_eagerly else _trace)(model, data)
+        return [*given.values()]
 
     if not model.run_eagerly:
-        keras_hooks.build(
-            model, data, for_fit=for_fit, follow=follow, given=lambda: [*given.values()]
-        )
+        keras_hooks.build(model, data, for_fit=for_fit, follow=follow)
         return
     with contextlib.suppress(NotShareable), attempted("call fails on rows of zeros"), unheard():
         _call(model, data)
