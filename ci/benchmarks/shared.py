@@ -5,8 +5,9 @@
 Masked and summed losses, several optimizers and a custom loop: an epoch by plain Keras in one
 process on one core, and by ``matex run`` on ranks that have a core each, of the same batches.
 ``ratio = matex_ms / single_ms``, medians of milliseconds a step. ``least`` is the same ratio of
-plain Keras with a rank's share of each batch: what no exchange could be faster than. All are
-started once and take turns.
+plain Keras with a rank's share of each batch: what no exchange could be faster than. Contrastive
+losses compare rows of the whole batch, which every rank computes: their ratio is what that costs.
+All are started once and take turns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ci.jobs import environment
 
 FITTED = ("tagging", "translation", "sums")
 STEPPING = ("gan", "wgan-gp", "vae", "vae-loop")
-MODELS = (*FITTED, *STEPPING)
+WHOLE = ("contrastive", "contrastive-loop")
+MODELS = (*FITTED, *STEPPING, *WHOLE)
 BATCH, STEPS, LENGTH, WORDS, TAGS = 128, 12, 24, 1000, 12
 
 
@@ -69,7 +71,7 @@ def build(name: str, batch: int) -> tuple[Any, Any, Any]:
 
 def epoch(name: str, batch: int) -> Callable[[], object]:
     """Function that makes STEPS steps of a model."""
-    if name in STEPPING:
+    if name in (*STEPPING, *WHOLE):
         from ci.benchmarks import stepping
 
         return stepping.EPOCHS[name](batch, STEPS)

@@ -99,7 +99,29 @@ class Autoencoder(keras.Model):
         return {"loss": updated(self, self.optimizer, data)}
 
 
-def updated(model: Autoencoder, optimizer: Any, x: Any) -> Any:
+class Contrastive(keras.Model):
+    """An encoder whose loss compares each row with all others of its batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = dense(WIDTH, LATENT)
+        self.seeds = keras.random.SeedGenerator(1)
+
+    def loss_of(self, x: Any) -> Any:
+        """Cross-entropy of finding a row's second view among those of all rows."""
+        views = [x + keras.random.normal(tf.shape(x), seed=self.seeds) for _ in range(2)]
+        first, second = (tf.math.l2_normalize(self.encoder(view), 1) for view in views)
+        likeness = 10.0 * tf.matmul(first, second, transpose_b=True)
+        labels = tf.range(tf.shape(x)[0])
+        return tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=likeness)
+        )
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        return {"loss": updated(self, self.optimizer, data)}
+
+
+def updated(model: Autoencoder | Contrastive, optimizer: Any, x: Any) -> Any:
     """The loss of *x*, by whose gradients the weights of *model* are updated."""
     with tf.GradientTape() as tape:
         loss = model.loss_of(x)
@@ -115,9 +137,9 @@ def of_fit(model: keras.Model, batch: int, steps: int) -> Callable[[], object]:
     return lambda: model.fit(x, batch_size=batch, shuffle=False, verbose=0)
 
 
-def of_loop(batch: int, steps: int) -> Callable[[], object]:
+def of_loop(model: Autoencoder | Contrastive, batch: int, steps: int) -> Callable[[], object]:
     """Function that makes an epoch of a custom loop."""
-    model, optimizer = Autoencoder(), keras.optimizers.Adam(1e-4)
+    optimizer = keras.optimizers.Adam(1e-4)
     step = tf.function(lambda x: updated(model, optimizer, x))
     data = tf.data.Dataset.from_tensor_slices(rows(batch * steps)).batch(batch).cache()
     return lambda: [step(x) for x in data]
@@ -128,5 +150,7 @@ EPOCHS: dict[str, Callable[[int, int], Callable[[], object]]] = {
     "gan": lambda batch, steps: of_fit(Gan(), batch, steps),
     "wgan-gp": lambda batch, steps: of_fit(WassersteinGan(), batch, steps),
     "vae": lambda batch, steps: of_fit(Autoencoder(), batch, steps),
-    "vae-loop": of_loop,
+    "vae-loop": lambda batch, steps: of_loop(Autoencoder(), batch, steps),
+    "contrastive": lambda batch, steps: of_fit(Contrastive(), batch, steps),
+    "contrastive-loop": lambda batch, steps: of_loop(Contrastive(), batch, steps),
 }
