@@ -28,7 +28,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-CONTRACT = ("test_ways.py", "test_hooks.py", "test_callbacks.py", "test_resume.py", "test_step.py")
+CONTRACT = (
+    "whole_runs/test_script_kinds.py",
+    "keras_hooks/test_hooks.py",
+    "fitting/test_callbacks.py",
+    "checkpointing/test_resume.py",
+    "steps/test_step.py",
+)
 LIMIT_S = 1800
 SUITE_LIMIT_S = 7200
 _TEST_TOOLS = ("pytest", "hypothesis", "tensorboard")

@@ -88,7 +88,7 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """Losses of one rank, with which ranks without a fault agree: tests/train/test_parity.py."""
+    """Losses of one rank, with which ranks without a fault agree: see whole_runs/test_parity.py."""
     return matex_run(tmp_path_factory.mktemp("alone"), "classify.py", *ARGUMENTS, ranks=1).losses
 
 

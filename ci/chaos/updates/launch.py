@@ -20,7 +20,7 @@ from ci.jobs import ROOT, environment
 
 __all__ = ["Updates"]
 
-SCRIPT = ROOT / "tests" / "train" / "scripts" / "ways.py"
+SCRIPT = ROOT / "tests" / "train" / "scripts" / "train_kinds.py"
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
 
 

@@ -9,7 +9,7 @@ from ci.chaos.training.plan import Start
 
 __all__ = ["KINDS", "UpdatesPlan", "draw_updates"]
 
-#: Kinds of ``tests/train/scripts/ways.py``.
+#: Kinds of ``tests/train/scripts/train_kinds.py``.
 KINDS = (
     "gan-with-noise", "wasserstein-gan", "cycle-gan", "sharpness-aware", "synchronized",
     "moving-target", "alternating", "autoencoder", "clipped-gan", "clipped-autoencoder",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from ways_python import Scaled
+from kinds.python import Scaled
 
 import matex
 

@@ -1,7 +1,7 @@
 """Public names have complete docstrings, and the examples of `checkpoints` give what they say.
 
 Those of `ft` run on ranks (tests/mpi/test_examples.py), those of `matex` on ranks with Keras
-(tests/train/test_public_examples.py).
+(tests/train/whole_runs/test_public_examples.py).
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def test_a_pair_of_the_matrix_decides_what_the_constraints_do_not() -> None:
 
 def test_the_table_names_what_failed() -> None:
     good = matrix.Outcome(matrix.PAIRS[0], passed=5, seconds=61.2)
-    bad = matrix.Outcome(matrix.PAIRS[1], 4, ("ways::gan",), 1, 70, "1 tests failed")
+    bad = matrix.Outcome(matrix.PAIRS[1], 4, ("script_kinds::gan",), 1, 70, "1 tests failed")
     lines = matrix.table([good, bad]).splitlines()
     assert lines[1].split() == ["3.12.4", "2.21.0", "5", "0", "0", "61", "ok"]
     assert lines[2].endswith("1 tests failed")
-    assert lines[3].strip() == "ways::gan"
+    assert lines[3].strip() == "script_kinds::gan"

@@ -1,0 +1,41 @@
+"""Kinds of Keras scripts by name: functions that train, and return numbers and variables."""
+
+from kinds import (
+    data,
+    eager,
+    few,
+    functions,
+    inner,
+    loops,
+    losses,
+    metrics,
+    mixed,
+    models,
+    python,
+    rows,
+    steps,
+    tapes,
+    tests,
+    updates,
+    whole,
+)
+
+KINDS = {
+    **data.KINDS,
+    **eager.KINDS,
+    **few.KINDS,
+    **metrics.KINDS,
+    **mixed.KINDS,
+    **models.KINDS,
+    **steps.KINDS,
+    **tapes.KINDS,
+    **loops.KINDS,
+    **losses.KINDS,
+    **whole.KINDS,
+    **tests.KINDS,
+    **updates.KINDS,
+    **functions.KINDS,
+    **inner.KINDS,
+    **rows.KINDS,
+    **python.KINDS,
+}
