@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from matex.launcher.lines import is_unread
 
 __all__ = ["quiet_when_unread"]
 
@@ -28,17 +29,10 @@ def quiet_when_unread() -> Iterator[None]:
         finally:
             sys.stdout.flush()  # else at the end of Python, which says what it meets
     except BrokenPipeError:
-        unread = [number for number in (_STDOUT, _STDERR) if _is_unread(number)]
+        unread = [number for number in (_STDOUT, _STDERR) if is_unread(number)]
         if not unread:
             raise  # another pipe
         with Path(os.devnull).open("wb") as null:
             for number in unread:
                 os.dup2(null.fileno(), number)  # for what is still buffered
         sys.exit(128 + signal.SIGPIPE)
-
-
-def _is_unread(number: int) -> bool:
-    """Whether the file descriptor *number* is a pipe or socket without a reader."""
-    poll = select.poll()
-    poll.register(number, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from matex.config import environment_of_started, one_order_of_sets
 from matex.launcher.launch import Launch
+from matex.launcher.lines import say
 from matex.report.reading import read_run
 
 __all__ = ["compare_with_plain", "largest_differences"]
@@ -32,21 +33,21 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
     logs, output = report / _LOGS, report / _OUTPUT
     logs.unlink(missing_ok=True)
     command = [sys.executable, "-m", "matex.process.plain", str(logs), str(wanted.config.seed)]
-    _say("comparing with plain Keras in one process")
+    say("comparing with plain Keras in one process")
     try:
         status = _run([*command, *wanted.program], output, wanted.config.seed)
     except KeyboardInterrupt:
-        _say("asked to stop: nothing is compared")
+        say("asked to stop: nothing is compared")
         return
     if status != 0:
         said = output.read_text().strip().splitlines() or ["nothing"]
         see = f"; see {output}" if kept else ""
-        _say(f"plain Keras ended with status {status}, so nothing is compared: {said[-1]}{see}")
+        say(f"plain Keras ended with status {status}, so nothing is compared: {said[-1]}{see}")
         return
     lines = logs.read_text().splitlines() if logs.exists() else []
     theirs = [json.loads(line) for line in lines]
     for line in largest_differences(read_run(report).epochs(), theirs):
-        _say(line)
+        say(line)
 
 
 def _run(command: Sequence[str], output: Path, seed: int) -> int:
@@ -107,7 +108,3 @@ def _apart(a: float, b: float) -> float:
         return 0.0
     apart = abs(a - b) / (abs(b) or 1.0)
     return apart if apart == apart else float("inf")
-
-
-def _say(line: str) -> None:
-    print(f"matex: {line}", flush=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from matex.errors import InputError
 from matex.launcher.exit_report import all_events, last_start
+from matex.launcher.lines import say
 from matex.launcher.restarts import members_of
 from matex.records.resize_request import Request, write_request
 
@@ -75,14 +76,14 @@ class Draining:
         except InputError:
             return  # another one waits for its answer
         except OSError as error:
-            _print_line(f"drain {request.host} cannot be asked for: {error.strerror}")
+            say(f"drain {request.host} cannot be asked for: {error.strerror}")
         self._waiting.pop(0)
 
     def _found(self) -> list[str]:
         """Hosts that ranks must leave and have not been asked to leave."""
         nodes = self._environment.get("SLURM_JOB_NODELIST", "")
         if not nodes:
-            _print_line(
+            say(
                 "SIGUSR2 asks which hosts Slurm drains, and this is no job of Slurm: "
                 "matex drain DIR HOST lets the ranks leave a host"
             )
@@ -90,19 +91,19 @@ class Draining:
         try:
             listing = _sinfo(nodes, self._environment)
         except (OSError, subprocess.SubprocessError) as error:
-            _print_line(f"SIGUSR2: Slurm does not say which hosts it drains: {_reason(error)}")
+            say(f"SIGUSR2: Slurm does not say which hosts it drains: {_reason(error)}")
             return []
         hosts = members_of(last_start(all_events(self._report)), lambda rank, host: host).values()
         named = nodes_to_leave(listing)
         found = [host for host in hosts_to_leave(named, hosts) if host not in self._requested]
         if not found:
-            _print_line(f"SIGUSR2: Slurm drains no host of the ranks: {_in_words(listing)}")
+            say(f"SIGUSR2: Slurm drains no host of the ranks: {_in_words(listing)}")
         elif not set(hosts) - set(found) - self._requested:
             named_ones = ", ".join(named)
-            _print_line(f"SIGUSR2: Slurm drains all hosts of the ranks, which stay: {named_ones}")
+            say(f"SIGUSR2: Slurm drains all hosts of the ranks, which stay: {named_ones}")
             return []
         else:
-            _print_line(f"SIGUSR2: Slurm drains {', '.join(found)}")
+            say(f"SIGUSR2: Slurm drains {', '.join(found)}")
         self._requested.update(found)
         return found
 
@@ -135,7 +136,3 @@ def _reason(error: OSError | subprocess.SubprocessError) -> str:
 def _in_words(listing: str) -> str:
     states: Sequence[str] = sorted({line.strip() for line in listing.splitlines() if line.strip()})
     return ", ".join(states) or "it knows none of them"
-
-
-def _print_line(line: str) -> None:
-    print(f"matex: {line}", flush=True)

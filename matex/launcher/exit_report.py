@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matex.checkpointing.stop_requests import STATUS
+from matex.launcher.lines import is_unread, say, show
 from matex.launcher.root_cause import End, crash_in, root_cause, survived
 from matex.records import summary as summaries
 from matex.records.console import log_name
@@ -20,16 +21,19 @@ from matex.records.starts import starts_of
 from matex.report.trace import TRACE, write_trace
 
 __all__ = [
+    "NOT_MET",
     "NOT_STARTED",
     "Logs",
     "all_events",
     "exit_status",
+    "killed_silently",
     "last_start",
     "reason_of",
     "this_job",
 ]
 
 NOT_STARTED = "the ranks did not start"
+NOT_MET = "the ranks had not met yet"
 _FINISHED, _FAILED = 0, 1
 _LOG_END = 64 << 10  # bytes
 # Signals by which a program ends through faults of its own; others are sent to it.
@@ -95,6 +99,13 @@ def reason_of(report: Path, logs: Logs, *, status: int | None) -> str | None:
     return NOT_STARTED
 
 
+def killed_silently() -> str:
+    """Reason for the end of ranks that nobody told of. Local."""
+    if is_unread(sys.stdout.fileno()):
+        return "mpiexec ended itself, because nobody reads the output of matex run any more"
+    return "the last ranks were killed without a word (by the system, out of memory?)"
+
+
 def exit_status(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> int:
     """The exit status; the last lines on the terminal say which ranks failed, and why.
 
@@ -116,7 +127,7 @@ def exit_status(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool
     cause = root_cause(events, ends) if status is None else None
     for end in survived(events, ends):
         if cause is None or end.reason != cause.reason:
-            _print_line(f"went on without {end}{_advice(end)}{_where(report, end, kept=kept)}")
+            say(f"went on without {end}{_advice(end)}{_where(report, end, kept=kept)}", sys.stderr)
     if status == "stopped":
         return STATUS if summary["resumable"] else _FAILED
     if status is not None:
@@ -124,16 +135,16 @@ def exit_status(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool
     if cause is not None:
         crash = crash_in(ends.get(cause.rank, ""))
         if crash.startswith(cause.reason):
-            print(crash, file=sys.stderr)  # its traceback, which only its log has
+            show(crash, sys.stderr)  # its traceback, which only its log has
     step = read_sign(report).step
     try:
         write_trace(report, every)
     except OSError as error:
-        _print_line(f"{report / TRACE} cannot be written: {error.strerror}")
+        say(f"{report / TRACE} cannot be written: {error.strerror}", sys.stderr)
     if summaries.unwritten(report, every, ranks=ranks, step=step, reason=reason) == "stopped":
-        _print_line(f"{reason}{_where(report, None, kept=kept)}")
+        say(f"{reason}{_where(report, None, kept=kept)}", sys.stderr)
         return STATUS
-    _print_line(f"failed: {reason}{_where(report, cause, kept=kept)}")
+    say(f"failed: {reason}{_where(report, cause, kept=kept)}", sys.stderr)
     return _FAILED
 
 
@@ -149,7 +160,3 @@ def _where(report: Path, end: End | None, *, kept: bool) -> str:
     if not kept:
         return "; --report DIR keeps every rank's log"
     return f"; see {report / log_name(end.rank) if end else report}"
-
-
-def _print_line(line: str) -> None:
-    print(f"matex: {line}", file=sys.stderr, flush=True)

@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from matex.config import JOB
+from matex.errors import InputError
+from matex.launcher.lines import say
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.rank_processes import processes_with, ranks_below
 from matex.launcher.segments import remove_new, segments
@@ -18,6 +20,7 @@ from matex.launcher.segments import remove_new, segments
 __all__ = ["Job"]
 
 _GRACE_S = 5.0
+_GONE_S = 30.0  # after SIGKILL
 
 
 class Job:
@@ -32,6 +35,9 @@ class Job:
         environment: variables of all processes, beside the token.
         quiet: whether their output is discarded.
         files: open files that mpiexec inherits.
+
+    Raises:
+        InputError: the system refuses to start *command*.
     """
 
     def __init__(
@@ -48,15 +54,24 @@ class Job:
         self._token = f"{JOB}={uuid.uuid4().hex}"
         name, _, value = self._token.partition("=")
         with _blocked([signal.SIGTERM] if mpiexec.shielded else []):
-            self._process = subprocess.Popen(
-                command,
-                env={**environment, name: value},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL if quiet else None,
-                stderr=subprocess.DEVNULL if quiet else None,
-                start_new_session=True,
-                pass_fds=files,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    env={**environment, name: value},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL if quiet else None,
+                    stderr=subprocess.DEVNULL if quiet else None,
+                    start_new_session=True,
+                    pass_fds=files,
+                )
+            except (
+                OSError
+            ) as error:  # such as a list of hosts that is longer than an argument may be
+                longest = max(map(len, command))
+                raise InputError(
+                    f"{mpiexec.path} cannot be started: {error.strerror}. "
+                    f"Received: arguments of up to {longest} characters"
+                ) from None
 
     def wait(self, timeout_s: float) -> bool:
         """Whether mpiexec has ended, waiting for it at most *timeout_s* seconds."""
@@ -99,12 +114,20 @@ class Job:
             self.end_soon()
         if not self.wait(_GRACE_S if ask else 0):
             self._process.kill()
-            self._process.wait()
+        limit = time.monotonic() + _GONE_S
         while remains := self._processes():
+            if time.monotonic() > limit:
+                named = ", ".join(map(str, remains))
+                say(
+                    f"process {named} does not end though it was killed (a device or file system "
+                    "that does not answer?), and is left alone"
+                )
+                break
             for pid in remains:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)  # until the kernel has taken them away
+        self._process.poll()
         if self._segments is not None:
             remove_new(self._segments)
 

@@ -52,6 +52,11 @@ class Rendezvous:
         whole = self._is_over or self._seen == self._ranks
         return _LOOK_S if whole else _QUICK_LOOK_S
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the ranks have met, as the last call of :meth:`missed` has seen it."""
+        return self._is_over
+
     def missed(self) -> str:
         """Reason for which the ranks cannot meet; "" as long as they can. Called repeatedly."""
         if self._is_over:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from matex.launcher.job import Job
+from matex.launcher.lines import say_in_handler
 from matex.records.events import EventLog
 
 __all__ = ["Signals"]
@@ -32,6 +32,7 @@ class Signals:
         self._on_drain = on_drain
         self._told: list[signal.Signals] = []
         self._job: Job | None = None
+        self._have_met = False
 
     @property
     def leave(self) -> bool:
@@ -59,12 +60,20 @@ class Signals:
 
     @contextlib.contextmanager
     def passed_to(self, job: Job) -> Iterator[None]:
-        """Context in which stop requests go to *job*, at once if a signal was received before."""
-        self._job = job
-        if self.leave:
-            job.tell(signal.SIGUSR1)
+        """Context in which stop requests go to *job*, from :meth:`ranks_have_met` on.
+
+        Before that SIGUSR1 would end mpiexec and ranks that do not handle it yet.
+        """
+        self._job, self._have_met = job, False
         yield
         self._job = None
+
+    def ranks_have_met(self) -> None:
+        """Pass on stop requests from now on, and at once one that was received before."""
+        if not self._have_met:
+            self._have_met = True
+            if self.leave and self._job is not None:
+                self._job.tell(signal.SIGUSR1)
 
     def _leave(self, number: int, frame: Any) -> None:
         """Pass on the first signal as a stop request; end the ranks at a second one.
@@ -72,16 +81,15 @@ class Signals:
         The request is SIGUSR1, the only signal that mpiexec forwards without ending the job itself.
         """
         self._told.append(signal.Signals(number))
-        name = self._told[-1].name
-        self._log.write("told", signal=name)
-        if len(self._told) == 1:  # not print(), which the interrupted code may be executing
-            line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
-            os.write(1, line.encode())
+        name, is_first = self._told[-1].name, len(self._told) == 1
         if self._job is not None:
-            if len(self._told) == 1:
-                self._job.tell(signal.SIGUSR1)
-            else:
+            if not is_first:
                 self._job.end_soon()
+            elif self._have_met:
+                self._job.tell(signal.SIGUSR1)
+        self._log.write("told", signal=name)
+        if is_first:
+            say_in_handler(f"{name}: leaving after the next step; a second signal ends at once")
 
     def _drain(self, number: int, frame: Any) -> None:
         self._on_drain()

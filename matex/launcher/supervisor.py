@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +21,19 @@ from matex.config import ARBITER, environment_of_started, one_order_of_sets
 from matex.launcher.arbiter import Arbiter, HostNames
 from matex.launcher.draining import Draining
 from matex.launcher.exit_report import (
+    NOT_MET,
     NOT_STARTED,
     Logs,
     all_events,
     exit_status,
+    killed_silently,
     last_start,
     reason_of,
 )
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, check_survival, mpiexec_command
+from matex.launcher.lines import say
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
 from matex.launcher.preparing import all_owned, prepare
@@ -49,7 +53,6 @@ from matex.records.starting_file import announce, end_start
 __all__ = ["supervise"]
 
 _LOOK_S = 0.5
-_KILLED = "the last ranks were killed without a word (by the system, out of memory?)"
 
 
 def supervise(wanted: Launch) -> int:
@@ -124,11 +127,9 @@ class _Supervisor:
         self._attempts: list[Attempt] = []
         self._missed = False  # whether a rank was, at the last start
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Inside, signals to this program are answered: see :class:`Signals`."""
-        with self._signals.heard():
-            yield
+    def listening(self) -> AbstractContextManager[None]:
+        """Context in which signals to this program are answered: see :class:`Signals`."""
+        return self._signals.heard()
 
     def run(self) -> str:
         """Start ranks until a summary is written; return the reason if there is none."""
@@ -149,7 +150,7 @@ class _Supervisor:
             survey = Survey(self.relaunch)
             if reason is None:
                 lost = ", ".join(survey.lost)
-                reason = f"{lost}: no answer any more" if lost else _KILLED
+                reason = f"{lost}: no answer any more" if lost else killed_silently()
             elif reason == NOT_STARTED and survey.lost:
                 reason = f"{reason}: no program can be started on {', '.join(survey.lost)}"
             self._attempts.append(self._lost(reason))
@@ -245,6 +246,10 @@ class _Supervisor:
             if missed := rendezvous.missed():
                 self._missed = True
                 return missed
+            if rendezvous.is_over:
+                self._signals.ranks_have_met()
+            elif self._signals.leave:
+                return NOT_MET
             reason = patience.ends(several=arbiter is not None, split=split)
             if reason:
                 return reason
@@ -269,7 +274,7 @@ class _Supervisor:
                 "grow", step=short[-1]["step"], world_size=size, ranks=ranks, hosts=hosts
             )
             left = "1 rank is left" if size == 1 else f"{size} ranks are left"
-            print(f"matex: {left}: starting {_ranks(ranks)} again", flush=True)
+            say(f"{left}: starting {_ranks(ranks)} again")
             (self._report / summaries.SUMMARY).unlink()
         return again
 
@@ -280,11 +285,8 @@ class _Supervisor:
             hosts=hosts,
         )  # fmt: skip
         where = f" on {', '.join(hosts)}" if hosts else ""
-        print(
-            f"matex: {reason}: starting {_ranks(ranks)} again{where} "
-            f"({len(self._attempts)} of at most {self._wanted.max_restarts} restarts)",
-            flush=True,
-        )
+        count = f"({len(self._attempts)} of at most {self._wanted.max_restarts} restarts)"
+        say(f"{reason}: starting {_ranks(ranks)} again{where} {count}")
 
     def _rest(self, delay_s: float) -> bool:
         """Wait before the next start; return False after a stop request."""

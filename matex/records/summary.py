@@ -242,8 +242,8 @@ def _checkpoints(events: list[Event]) -> dict[str, Any]:
 def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, reason: str) -> str:
     """Write the summary of a run that could not write its own; return its status.
 
-    If the ranks saved after a stop request, it was stopped. Else it failed, and is resumable if
-    there is a checkpoint of any step.
+    If the ranks saved after a stop request, or had not met when it was received and no training is
+    lost, it was stopped. Else it failed, and is resumable if there is a checkpoint of any step.
 
     Args:
         events: events of the whole job, in order of time.
@@ -258,13 +258,16 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
         and event["tier"] == "files"
         and Path(event["path"]).exists()
     ]
-    status = "stopped" if any(event["time_s"] >= requested_s for event in files) else "failed"
+    has_saved = any(event["time_s"] >= requested_s for event in files)
+    is_unmet = requested_s < math.inf and not _have_met(starts_of(events)[-1].events)
+    loses_nothing = is_unmet and (bool(files) or not _have_met(events))
+    status = "stopped" if has_saved or loses_nothing else "failed"
     summary = summarize(
         Totals(world_size_start=ranks, steps=max(0, step), **event_counts(events)),
         events,
         status=status,
         reason=reason,
-        resumable=bool(files),
+        resumable=bool(files) or loses_nothing,
         world_size_end=0,
         weights_hash={},
         wall_s=starts_of(events)[-1].seconds,
@@ -272,6 +275,10 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
     give_room(report)
     write_json(report / SUMMARY, summary)
     return status
+
+
+def _have_met(events: Iterable[Event]) -> bool:
+    return any(event["event"] == "start" for event in events)
 
 
 def _a_step(count: int, steps: int) -> float | None:

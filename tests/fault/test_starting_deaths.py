@@ -32,6 +32,25 @@ if os.environ.get("PMIX_RANK") == "1":
     sys.meta_path.insert(0, Killing())
 """
 
+# So does this one: rank 1 stops, before it handles any signal, and tells the launcher to leave.
+TOLD = """
+import os, signal, sys
+
+class Telling:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            pid = os.getppid()
+            while open(f"/proc/{pid}/cmdline").read().split(chr(0))[1:4] != ["-m", "matex", "run"]:
+                pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+            os.kill(pid, signal.SIGTERM)
+            while True:
+                signal.pause()
+        return None
+
+if os.environ.get("PMIX_RANK") == "1":
+    sys.meta_path.insert(0, Telling())
+"""
+
 SCRIPT = """
 import keras, numpy as np
 x = np.ones((8, 2), "float32")
@@ -44,14 +63,20 @@ model.fit(x, x[:, :1], batch_size=4, verbose=0)
 NOTICED_S = 20.0
 
 
+def prepared(directory: Path, startup: str) -> Path:
+    """The script, and what Python imports before it."""
+    (directory / "startup").mkdir()
+    (directory / "startup" / "sitecustomize.py").write_text(startup)
+    script = directory / "script.py"
+    script.write_text(SCRIPT)
+    return script
+
+
 def run(
     directory: Path, *options: str, deaths: int, module: str = "mpi4py"
 ) -> tuple[Outcome, list[int], float]:
     """The outcome, the processes that were killed, and the seconds from the first death."""
-    (directory / "startup").mkdir()
-    (directory / "startup" / "sitecustomize.py").write_text(KILLED)
-    script = directory / "script.py"
-    script.write_text(SCRIPT)
+    script = prepared(directory, KILLED)
     environment = {
         "PYTHONPATH": os.pathsep.join([str(directory / "startup"), PATHS]),
         "TEST_DEATHS": str(directory / "deaths"),
@@ -115,3 +140,22 @@ def test_a_rank_that_dies_in_its_imports_after_the_meeting_is_gone_on_without(
     assert outcome.status == 0, outcome.stderr
     assert outcome.summary["world_size_end"] == 2
     assert outcome.summary["restarts"] == 0
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("hosts", [[], ["--hosts", "127.0.0.1:2"]])
+def test_a_run_told_to_stop_before_its_ranks_have_met_can_be_continued(
+    hosts: list[str], tmp_path: Path
+) -> None:
+    """What a requeued job needs that is preempted again while it starts."""
+    script = prepared(tmp_path, TOLD)
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "startup"), PATHS])}
+    outcome = matex_run(
+        tmp_path, script, ranks=2, options=hosts, timeout_s=40, environment=environment
+    )
+    assert outcome.status == 75, outcome.stderr
+    assert (outcome.summary["status"], outcome.summary["resumable"]) == ("stopped", True)
+    reason = "the ranks had not met yet, asked to stop (SIGTERM)"
+    assert outcome.summary["reason"] == reason
+    assert outcome.stderr.startswith(f"matex: {reason}")
+    assert not (tmp_path / "report" / ".starting").exists()

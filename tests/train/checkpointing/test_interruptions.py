@@ -137,6 +137,27 @@ def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
     assert twice.status in (1, 75)  # it may have come to its end before the second arrived
 
 
+# Its output goes to a pipe whose reader has ended, as after a terminal has gone.
+UNREAD = ["bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "unread"]
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "ends"),
+    [("SIGTERM:matex-run", 75, "stopped"), ("SIGKILL:all-ranks", 0, "finished")],
+)
+def test_a_run_whose_output_nobody_reads_is_stopped_and_started_again_as_any(
+    what: str, status: int, ends: str, tmp_path: Path
+) -> None:
+    options = ["--checkpoint", tmp_path / "saved", "--max-restarts", "1"]
+    words = ["--once", str(tmp_path / "once")]
+    outcome = interrupted(
+        tmp_path / "1", *words, ranks=2, at="0:3", what=what, options=options, within=UNREAD
+    )
+    assert outcome.status == status, outcome.stderr
+    assert outcome.summary["status"] == ends
+    assert outcome.summary["restarts"] == (status == 0)
+
+
 def test_the_supervisor_starts_a_lost_run_again(whole: list[float], tmp_path: Path) -> None:
     """Every rank and mpiexec are killed, then, for there is no ULFM, one rank.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -259,6 +260,28 @@ def test_the_faults_of_a_summary_as_csv() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "status"),
+    [([], "stopped"), (["start"], "failed"), (["start", "checkpoint"], "stopped")],
+)
+def test_ranks_that_were_told_before_they_met_lose_nothing_but_what_was_not_saved(
+    tmp_path: Path, before: list[str], status: str
+) -> None:
+    """The ranks of an earlier start had met, or none; those of the last one had not."""
+    known: dict[str, dict[str, Any]] = {
+        "start": {"pid": 1, "host": "a", "world_size": 1},
+        "checkpoint": {"tier": "files", "step": 3, "path": str(tmp_path)},
+    }
+    events = [{"time_s": 1.0, "rank": 0, "event": name, **known[name]} for name in before]
+    if before:
+        again = {"number": 1, "step": 3, "reason": "lost", "ranks": 1, "hosts": None}
+        events.append({"time_s": 2.0, "rank": -1, "event": "restart", **again})
+    events.append({"time_s": 3.0, "rank": -1, "event": "told", "signal": "SIGTERM"})
+    assert unwritten(tmp_path, events, ranks=1, step=3, reason="told") == status
+    one = json.loads((tmp_path / SUMMARY).read_text())
+    assert (one["status"], one["resumable"]) == (status, status == "stopped")
+
+
+@pytest.mark.parametrize(
     ("at", "again", "status"),
     [(3.9, [], "failed"), (4.1, [], "stopped"), (4.2, ["continued"], "failed")],
 )
@@ -266,7 +289,9 @@ def test_ranks_that_saved_after_they_were_told_were_stopped(
     tmp_path: Path, at: float, again: list[str], status: str
 ) -> None:
     (tmp_path / "saved").touch()
+    begun = {"event": "start", "pid": 1, "host": "a", "world_size": 4}
     events = [
+        {"time_s": 0.5, "rank": 0, **begun},
         *EVENTS,
         {"time_s": 4.0, "rank": -1, "event": "told", "signal": "SIGTERM"},
         *({"time_s": 4.1, "rank": -1, "event": name} for name in again),
