@@ -75,6 +75,8 @@ _LATER = {
     "step": "matex.fitting.loops.step_function",
 }
 
+_MODULES = ("callbacks", "data", "optimizers")
+
 
 def init(**options: Any) -> None:
     """Attach this process to Keras and meet the other ranks; collective, before the model is built.
@@ -113,8 +115,8 @@ def init(**options: Any) -> None:
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
-    if name == "callbacks":
-        return importlib.import_module("matex.callbacks")
+    if name in _MODULES:
+        return importlib.import_module(f"matex.{name}")
     raise AttributeError(_advice(__name__, name))
 
 

@@ -99,11 +99,18 @@ def reason_of(report: Path, logs: Logs, *, status: int | None) -> str | None:
     return NOT_STARTED
 
 
-def killed_silently() -> str:
-    """Reason for the end of ranks that nobody told of. Local."""
+def killed_silently(*, several: bool) -> str:
+    """Reason for the end of ranks that nobody told of. Local.
+
+    Args:
+        several: whether they were on several hosts.
+    """
     if is_unread(sys.stdout.fileno()):
         return "mpiexec ended itself, because nobody reads the output of matex run any more"
-    return "the last ranks were killed without a word (by the system, out of memory?)"
+    killed = "the last ranks were killed without a word (by the system, out of memory?)"
+    if several:
+        return f"{killed}, or mpiexec ended them, as it does when its daemon on a host has ended"
+    return killed
 
 
 def exit_status(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> int:

@@ -15,7 +15,7 @@ from matex.config.option import options_of
 from matex.config.options import AS_MANY_AS_ARE_LOST
 from matex.errors import InputError
 from matex.launcher.mpiexec import Mpiexec
-from matex.launcher.restarts import read_hosts
+from matex.launcher.restarts import read_hosts, spread_over
 
 __all__ = ["Launch", "check_survival", "mpiexec_command", "rank_options"]
 
@@ -107,6 +107,7 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
         processes=launch.processes,
         waiting=config.cold,
         hosts=launch.hosts,
+        waiting_hosts=None if launch.hosts is None else spread_over(launch.hosts, config.cold),
         several=launch.several,
         spread=launch.spread,
         survive=survive,

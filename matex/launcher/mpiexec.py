@@ -90,6 +90,7 @@ class Mpiexec:
         processes: int,
         waiting: int = 0,
         hosts: str | None = None,
+        waiting_hosts: str | None = None,
         several: bool = False,
         spread: bool = False,
         survive: bool = False,
@@ -99,9 +100,10 @@ class Mpiexec:
         """Command line that starts *words* as *processes* processes. Pure.
 
         Args:
-            waiting: number of further processes, which come after them in MPI_COMM_WORLD, spread
-                over the hosts as they are; none by default. They are for Open MPI's alone.
+            waiting: number of further processes, which come after them in MPI_COMM_WORLD; none by
+                default. They are for Open MPI's alone.
             hosts: hosts and their slots, such as ``a:2,b:2``; None if mpiexec finds them itself.
+            waiting_hosts: the same for the further processes.
             several: whether there is a list of hosts, or more than one host.
             spread: whether there is more than one host, of which one may fall silent.
             survive: whether other ranks must go on after a death.
@@ -113,14 +115,13 @@ class Mpiexec:
         """
         if self.kind is MpiexecKind.OPEN_MPI:
             options = _open_mpi(several=several, survive=survive, crowded=crowded)
-            where = ["--host", hosts] if hosts is not None else []
-            where += [word for name in passed for word in ("-x", name)]
+            shared = [word for name in passed for word in ("-x", name)]
             options += _settings(
                 crowded=crowded, detector=spread and survive, acquainted=waiting > 0
             )
-            started = [*where, "-n", str(processes), *words]
+            started = [*_host(hosts), *shared, "-n", str(processes), *words]
             if waiting:
-                started += [":", *where, "-n", str(waiting), *words]
+                started += [":", *_host(waiting_hosts), *shared, "-n", str(waiting), *words]
             return [self.path, *options, *started]
         if self.kind is MpiexecKind.HYDRA:
             options = ["-hosts", hosts] if hosts is not None else []
@@ -140,6 +141,10 @@ class Mpiexec:
             words = ["sh", "-c", _NOT_TOO_QUICK, "sh", *words]
             return [self.path, *_as_root(), "--host", f"{host}:1", "-n", "1", *words]
         return [self.path, "-hosts", f"{host}:1", "-n", "1", *words]
+
+
+def _host(hosts: str | None) -> list[str]:
+    return [] if hosts is None else ["--host", hosts]
 
 
 def find_mpiexec() -> Mpiexec:

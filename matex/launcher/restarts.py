@@ -20,6 +20,7 @@ __all__ = [
     "members_of",
     "read_hosts",
     "silent_part_is_larger",
+    "spread_over",
 ]
 
 #: How often the same step may fail before it is given up.
@@ -174,3 +175,15 @@ def read_hosts(text: str) -> dict[str, int]:
 def hosts_text(hosts: Mapping[str, int]) -> str:
     """The inverse of `read_hosts`."""
     return ",".join(f"{name}:{count}" for name, count in hosts.items())
+
+
+def spread_over(hosts: str, processes: int) -> str:
+    """Hosts with slots for *processes*, spread over *hosts*. Pure.
+
+    Each host gets one first, the largest before the others, and then as many as its slots tell.
+    """
+    slots = read_hosts(hosts)
+    taken = dict.fromkeys(slots, 0)
+    for _ in range(processes):
+        taken[min(slots, key=lambda host: (taken[host] > 0, (taken[host] + 1) / slots[host]))] += 1
+    return hosts_text({host: count for host, count in taken.items() if count})

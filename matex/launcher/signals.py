@@ -39,10 +39,12 @@ class Signals:
         """Whether the ranks have a stop request."""
         return bool(self._told)
 
-    @property
-    def first(self) -> str:
-        """Name of the first signal that requested the stop."""
-        return self._told[0].name
+    def left(self, reason: str | None) -> str:
+        """Reason for a missing summary after a stop request, of ranks that ended for *reason*."""
+        stop = f"asked to stop ({self._told[0].name})"
+        if reason is not None:
+            return f"{reason}, {stop}"
+        return f"{stop}, and ended by another signal before all ranks had said so"
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:

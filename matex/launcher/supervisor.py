@@ -146,11 +146,15 @@ class _Supervisor:
                 wanted = whole
                 continue
             if self._signals.leave:
-                return self._left(reason)
+                return self._signals.left(reason)
             survey = Survey(self.relaunch)
             if reason is None:
                 lost = ", ".join(survey.lost)
-                reason = f"{lost}: no answer any more" if lost else killed_silently()
+                reason = (
+                    f"{lost}: no answer any more"
+                    if lost
+                    else killed_silently(several=wanted.several)
+                )
             elif reason == NOT_STARTED and survey.lost:
                 reason = f"{reason}: no program can be started on {', '.join(survey.lost)}"
             self._attempts.append(self._lost(reason))
@@ -167,7 +171,7 @@ class _Supervisor:
             if not self._signals.leave:
                 self._tell(reason, again.ranks, survey.left)
             if not self._rest(decision.delay_s):
-                return self._left(reason)
+                return self._signals.left(reason)
             wanted = again
 
     def _shut_out(self) -> str:
@@ -187,13 +191,6 @@ class _Supervisor:
             time.sleep(_LOOK_S)
         problem = take_fence(directory)
         return f"{part}, and they cannot be kept out: {problem}" if problem else ""
-
-    def _left(self, reason: str | None) -> str:
-        """Reason for a missing summary after a stop request."""
-        stop = f"asked to stop ({self._signals.first})"
-        if reason is not None:
-            return f"{reason}, {stop}"
-        return f"{stop}, and ended by another signal before all ranks had said so"
 
     def _attempt(self, wanted: Launch) -> str | None:
         """Start the ranks and wait for their end; return why they ended, None if unknown."""

@@ -147,7 +147,7 @@ def test_a_rank_that_dies_in_its_imports_after_the_meeting_is_gone_on_without(
 def test_a_run_told_to_stop_before_its_ranks_have_met_can_be_continued(
     hosts: list[str], tmp_path: Path
 ) -> None:
-    """What a requeued job needs that is preempted again while it starts."""
+    """The status that a requeued job needs which is preempted while it starts."""
     script = prepared(tmp_path, TOLD)
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "startup"), PATHS])}
     outcome = matex_run(

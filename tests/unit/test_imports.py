@@ -69,6 +69,15 @@ def test_importing_starts_nothing(names: list[str], tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_public_modules_are_attributes_without_an_import_of_their_own() -> None:
+    """Attributes in plain Python, too, where no run has imported them before."""
+    names = "matex.callbacks, matex.data.open, matex.optimizers.LARS"
+    subprocess.run(
+        [sys.executable, "-c", f"import matex; print({names})"],
+        cwd=ROOT, capture_output=True, timeout=patience(60), check=True,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["ft", "matex", "checkpoints"])
 def test_all_is_exact(name: str) -> None:
     package = importlib.import_module(name)

@@ -18,6 +18,7 @@ from matex.launcher.restarts import (
     members_of,
     read_hosts,
     silent_part_is_larger,
+    spread_over,
 )
 
 
@@ -85,6 +86,23 @@ def test_hosts_and_their_slots() -> None:
 
 def started(rank: int, host: str) -> dict[str, object]:
     return {"event": "start", "rank": rank, "host": host}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "processes", "spread"),
+    [
+        ("a:2,b:1", 2, "a:1,b:1"),
+        ("a:4,b:4", 2, "a:1,b:1"),
+        ("a:1,b:3", 1, "b:1"),
+        ("a:4,b:1", 4, "a:3,b:1"),
+        ("a:2,b:2", 6, "a:3,b:3"),
+        ("a:2,b", 0, ""),
+    ],
+)
+def test_each_host_has_a_waiting_process_before_one_has_two(
+    hosts: str, processes: int, spread: str
+) -> None:
+    assert spread_over(hosts, processes) == spread
 
 
 def test_members_are_those_of_the_last_world_by_the_launcher_s_names() -> None:
