@@ -81,7 +81,7 @@ def measure(name: str, rounds: int) -> None:
     class Guards(FitListener):
         def step_done(self, report: StepReport, cursor: Cursor) -> None:
             nonlocal checking_s
-            run.step_done(report, model=shared)
+            run.steps.step_done(report, model=shared)
             if guarded:
                 started = time.perf_counter()
                 replicas.step_done(report, cursor._replace(epoch_samples=None))
@@ -92,13 +92,13 @@ def measure(name: str, rounds: int) -> None:
 
         def __init__(self) -> None:
             self.communicator = communicator
-            self.faults = run.faults
-            self.nonfinite = run.nonfinite
+            self.faults = run.steps.faults
+            self.nonfinite = run.steps.nonfinite
 
         virtual_workers = 0
 
         def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
-            return run.make_exchange(layout, check_finite)
+            return run.steps.make_exchange(layout, check_finite)
 
         def requests(self) -> StepRequests:
             return StepRequests()
@@ -192,7 +192,7 @@ def measure(name: str, rounds: int) -> None:
                     durations[kind].append((time.perf_counter() - started) * 1e3)
     dog.stop()
     medians = {kind: statistics.median(times) for kind, times in durations.items()}
-    if run.leads:
+    if run.communicator.world.is_leader:
         result = {f"{kind}_ms": round(median, 4) for kind, median in medians.items()}
         parts = medians["single"] + medians["allreduce"]
         checks = checking_s * 1e3 / sum(durations["matex"])

@@ -81,7 +81,7 @@ def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
     from matex import session
 
     if session.current is not None:
-        session.current.run.say_once(
+        session.current.run.terminal.say_once(
             "DistributedOptimizer has nothing to do: batch_size is that of all ranks together; "
             "delete factors of size() from the learning rate and from the number of steps"
         )

@@ -53,16 +53,15 @@ class Announcement(FitListener):
 
     def _say(self, but_for: list[str]) -> None:
         fit, run = self._fit, self._fit.run
-        if run.virtual_workers:
-            run.say_once(f"virtual workers: {run.virtual_workers} share each batch")
-        if run.active > 1:
-            run.say_once(f"numbers: {in_words(but_for)}")
+        if run.ranks.virtual_workers:
+            run.terminal.say_once(f"virtual workers: {run.ranks.virtual_workers} share each batch")
+        if run.ranks.active > 1:
+            run.terminal.say_once(f"numbers: {in_words(but_for)}")
         if run.communicator.world.awaits_admission:  # it is of the others
             return
-        run.events.write(
+        run.records.note(
             "fit",
             fit=fit.number,
-            step=run.step,
             samples=self._source.samples,
             order=self._source.order,
             batch_size=self._batch_size,
@@ -70,8 +69,8 @@ class Announcement(FitListener):
             epochs=fit.arguments["epochs"],
             strategy=fit.plan.strategy.name,
             but_for=but_for,
-            virtual=run.virtual_workers,
+            virtual=run.ranks.virtual_workers,
             first_epoch=self._start.epoch,
             cursor=self._start.samples,
-            world_size=run.size_of(run.communicator.world),
+            world_size=run.ranks.size_of(run.communicator.world),
         )

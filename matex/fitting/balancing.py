@@ -43,7 +43,7 @@ class Balancer(FitListener):
 
         All ranks decide equally.
         """
-        if not self._run.balances:
+        if not self._run.ranks.balances:
             return
         self._steps += 1
         self._batch = max(self._batch, report.planned)
@@ -65,7 +65,9 @@ class Balancer(FitListener):
             self._engine.share_by(self._adopted)
             if self._communicator.world.is_leader:
                 shares = self._shares(self._adopted)
-                self._run.events.write("balance", step=self._run.step - 1, shares=shares)
+                self._run.records.events.write(
+                    "balance", step=self._run.records.ledger.step - 1, shares=shares
+                )
 
     def _adopt(self) -> bool:
         """Whether the speeds have changed enough for new shares; if so they are adopted."""

@@ -68,7 +68,7 @@ class Fit:
         self._number = number
         self._arguments = arguments
         self._replicated = replicated
-        saved = run.saved if is_of_fit(run.saved, number) else None
+        saved = run.checkpoints.saved if is_of_fit(run.checkpoints.saved, number) else None
         self.resumed_epoch = None if saved is None else first_epoch(saved, arguments["epochs"])
         self._checkpoint = FitCheckpoint(
             run, model, number=number, callbacks=arguments["callbacks"], saved=saved
@@ -98,7 +98,7 @@ class Fit:
     @property
     def is_past(self) -> bool:
         """Whether other ranks, or an earlier start of the run, have made this fit."""
-        return self._run.passes_over(self._number)
+        return self._run.checkpoints.passes_over(self._number)
 
     @property
     def _iterator(self) -> EpochIterator | None:
@@ -160,7 +160,7 @@ class Fit:
         iterator.begin_at(int(epoch[0]))
         if iterator.source.samples is not None:
             done = min(int(epoch[0]), self._arguments["epochs"]) - given
-            self._run.ledger.expect_samples(-done * iterator.source.samples)
+            self._run.records.ledger.expect_samples(-done * iterator.source.samples)
 
     @property
     def csv_lines(self) -> list[int]:
@@ -269,7 +269,7 @@ class Fit:
         if cursor.epoch_samples is not None:
             left = cursor.epoch_samples - cursor.samples
             left += cursor.epoch_samples * (self._arguments["epochs"] - 1 - epoch)
-            self._run.ledger.expect_samples(-left)
+            self._run.records.ledger.expect_samples(-left)
 
     def shapes_changed(self) -> None:
         """Retrace the step between two steps, because the model's shapes have changed; local."""

@@ -38,18 +38,18 @@ class FitRecord(FitListener):
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Count the step, and the samples of a stream, which are counted as they arrive."""
         if cursor.epoch_samples is None:
-            self._run.ledger.expect_samples(report.planned)
-        self._run.step_done(report, model=self._model)
+            self._run.records.ledger.expect_samples(report.planned)
+        self._run.steps.step_done(report, model=self._model)
 
     def epoch_done(self, report: EpochReport) -> None:
         """Count the epoch, and write its event."""
         run = self._run
         of_strategy = self._plan.epoch_done(report.metrics.get("loss"))
-        run.ledger.count_epoch(report.metrics, of_strategy.get("staleness", {}))
+        run.records.ledger.count_epoch(report.metrics, of_strategy.get("staleness", {}))
         more: dict[str, Any] = {"strategy": of_strategy} if of_strategy else {}
         if self._source is not None:
             more |= self._source.report()
-        if run.virtual_workers:
+        if run.ranks.virtual_workers:
             more["weights_hash"] = model_state.state_hash(self._model)
         metrics = {f"metric_{n}" if n in _FIELDS else n: v for n, v in report.metrics.items()}
-        run.events.write("epoch", epoch=report.epoch, step=run.step, **metrics, **more)
+        run.records.note("epoch", epoch=report.epoch, **metrics, **more)

@@ -60,7 +60,7 @@ def stream_source(
         run.communicator,
         make_feed,
         given,
-        say=run.say_once,
+        say=run.terminal.say_once,
         most=in_epoch and in_epoch * max(1, epochs),
         continues=run.config.checkpoint is not None,
         of_raw=saved is not None and bool(saved.cursor.get(RAW, 1)),
@@ -157,4 +157,4 @@ def resume(
         epochs = saved.cursor["epoch"] - initial_epoch
         raw = saved.cursor.get(RAW)  # an older checkpoint does not tell
         source.resume(epochs, digest, is_raw=None if raw is None else bool(raw))
-        run.say("going through the data to where the checkpoint was made")
+        run.terminal.say("going through the data to where the checkpoint was made")

@@ -81,7 +81,7 @@ def begin_shared(
     )
     announcement = Announcement(fit, source, batch_size * plan.batches.multiplier())
     engine = StepEngine(
-        run,
+        run.steps,
         model,
         source,
         compiled,
@@ -207,8 +207,8 @@ def _count(fit: FitParts, source: Source, start: Cursor) -> None:
     run, epochs = fit.run, fit.arguments["epochs"]
     if source.samples is not None:  # a stream's are counted as they arrive
         expected = (epochs - start.epoch) * source.samples - start.samples
-        run.ledger.expect_samples(max(0, expected))
-    run.ledger.begin_fit(keras_hooks.parameters(fit.model))
+        run.records.ledger.expect_samples(max(0, expected))
+    run.records.ledger.begin_fit(keras_hooks.parameters(fit.model))
 
 
 def cut_as_in(saved: checkpoints.Snapshot, model: Any) -> bool:

@@ -49,7 +49,7 @@ class StepCounts:
     def update_done(self, report: StepReport) -> None:
         """Note the *report* of the update that has begun."""
         if self._updates is None:
-            self._run.step_done(report)
+            self._run.steps.step_done(report)
         else:
             self._updates.append(report)
 
@@ -68,4 +68,4 @@ class StepCounts:
             sent=sent,
         )
         self._updates.clear()
-        self._run.step_done(report)
+        self._run.steps.step_done(report)

@@ -45,7 +45,7 @@ class KerasAdapter:
         self._calls = CallStack()
         self._custom_loops = CustomLoops(run, self._calls, self.replicated)
         self._earlier = EarlierFits(run, self._custom_loops.trained)
-        self._data_pass = DataPass(run.say)
+        self._data_pass = DataPass(run.terminal.say)
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None
@@ -69,12 +69,12 @@ class KerasAdapter:
         keras_hooks.attach(self)
         keras_hooks.watch_environment()
         if self.run.communicator.initial_size > 1:
-            keras_hooks.leave_xla(self.run.say)
+            keras_hooks.leave_xla(self.run.terminal.say)
         self._custom_loops.share()
         if strange := keras_hooks.untested():
-            self.run.say(strange)
+            self.run.terminal.say(strange)
         self._life_cycle.begin()
-        self.run.replacements.files = self._files = separate_files(self.run, self._life_cycle)
+        self.run.elastic.files = self._files = separate_files(self.run, self._life_cycle)
 
     def rank_is_asked_for(self) -> None:
         """Note that the script has asked for its rank, so it may act on one rank alone; local."""
@@ -105,7 +105,7 @@ class KerasAdapter:
             self.run, model, number=number, order_seed=self._order_seeds.next(), arguments=given,
             replicated=self.replicated, trained=self._custom_loops.trained,
         )  # fmt: skip
-        self.run.stop_request.raise_in_handler(False)  # its steps will ask
+        self.run.outcome.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
             self._fit, read = None, functools.partial(self._data_pass.make, original, model, given)
             with self._calls.within(CallKind.PLAIN):
@@ -123,7 +123,7 @@ class KerasAdapter:
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
             self._share_written()
             last.write_left_out()
-            self.run.replacements.note_history(number, keras_hooks.history_of(model))
+            self.run.elastic.arrivals.note_history(number, keras_hooks.history_of(model))
             self._earlier.end(model, given, number)
             return history
         finally:
@@ -143,7 +143,7 @@ class KerasAdapter:
 
     def evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._calls.only is CallKind.FIT and kwargs.get("_use_cached_eval_dataset"):
-            with self.run.trace.call("validation"):
+            with self.run.records.trace.call("validation"):
                 return self._within(CallKind.EVALUATE, lambda: original(model, *args, **kwargs))
         if self._calls.is_beside:
             return self._beside("evaluates", lambda: original(model, *args, **kwargs))
@@ -154,7 +154,7 @@ class KerasAdapter:
             given = self._shared_out(given | given.pop("kwargs", {}))  # which pops first
             check_equal(self.run.communicator, model, "evaluate")
             self._model = model
-            with self.run.trace.call("evaluate"):
+            with self.run.records.trace.call("evaluate"):
                 return self._within(CallKind.EVALUATE, lambda: original(model, **given))
 
     def predict(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +167,7 @@ class KerasAdapter:
             check_equal(self.run.communicator, model, "predict")
             model.make_predict_function()
             self._model = model
-            with self.run.trace.call("predict"):
+            with self.run.records.trace.call("predict"):
                 return self._within(CallKind.PREDICT, lambda: original(model, **given))
 
     def train_on_batch(
@@ -225,7 +225,7 @@ class KerasAdapter:
     def _say_whole(self, verb: str, reason: str) -> None:
         """Print why all ranks do the same work, if there are several."""
         if self.run.communicator.initial_size > 1:
-            self.run.say_once(f"every rank {verb} all of the data: {reason}")
+            self.run.terminal.say_once(f"every rank {verb} all of the data: {reason}")
 
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         trainers = BatchTrainers(self.run, model)
@@ -275,7 +275,7 @@ class KerasAdapter:
         callbacks = share_out(
             asked,
             verbose=given["verbose"],
-            leads=lambda: self.run.leads,
+            leads=lambda: self.run.communicator.world.is_leader,
             alone=self._alone,
             restored=self._restored,
             beside_bar=living_ranks(self.run),

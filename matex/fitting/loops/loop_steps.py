@@ -122,7 +122,7 @@ class LoopSteps:
 
     def _note(self, step: LoopStep, **facts: Any) -> None:
         """Write the event of a function that is shared or refused."""
-        self._run.events.write("loop", function=step.name, step=self._run.step, **facts)
+        self._run.records.note("loop", function=step.name, **facts)
 
     def _looked_at(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
