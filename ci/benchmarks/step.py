@@ -48,7 +48,9 @@ def measure(name: str, rounds: int) -> None:
     from matex.checkpointing import model_state
     from matex.data import Batches
     from matex.exchange import HostExchange, Layout
+    from matex.fitting.data_end import DataEnd
     from matex.fitting.epoch_iterator import EpochIterator
+    from matex.fitting.epoch_parts import FitStart
     from matex.fitting.listeners import Cursor, FitListener
     from matex.fitting.replica_check import ReplicaCheck
     from matex.fitting.replicated_update import ReplicatedUpdate
@@ -115,17 +117,20 @@ def measure(name: str, rounds: int) -> None:
     compiled = CompiledStep(trace_step(shared, source))
     engine = StepEngine(Services(), shared, source, compiled)
     end = EndOfData(shared, source, shared.train_step, compiled.step.python.as_noted)
+    updates = UpdateCheck(shared, engine, None)
     training = EpochIterator(
         engine,
         shared,
         source,
-        start=Cursor(0, 0, 0),
+        start=FitStart(0),
         rate=FullRate(),
         uncut=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
-        end=end,
-        retracing=Retracing(run.communicator, engine, end),
-        updates=UpdateCheck(shared, None),
-        listeners=[Guards()],
+        listeners=[
+            Retracing(run.communicator, engine, end),
+            updates,
+            DataEnd(end, updates),
+            Guards(),
+        ],
     )
     original = shared.make_train_function()  # for batches that cannot be cut: not these
     iterator = iter(training)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from matex import keras_hooks
+from matex.fitting.epoch_parts import FitStart
 from matex.fitting.fit_parts import FitParts
 from matex.fitting.fit_step import say_dense
 from matex.fitting.listeners import Cursor, FitListener
@@ -28,11 +29,11 @@ class Announcement(FitListener):
         self._fit = fit
         self._source = source
         self._batch_size = batch_size
-        self._start = Cursor(fit.arguments["initial_epoch"], 0, 0)
+        self._start = FitStart(fit.arguments["initial_epoch"])
         self._but_for: list[str] = []
         self._step: ModelStep | None = None  # whose first update is still to come
 
-    def make(self, step: ModelStep, start: Cursor) -> None:
+    def make(self, step: ModelStep, start: FitStart) -> None:
         """Make the announcement of a fit that begins with *step* at *start*."""
         plan, self._start, self._step = self._fit.plan, start, step
         self._but_for = plan.differences(self._source, step)
