@@ -154,7 +154,7 @@ class DistributedGradientTape:
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
         if session.current is None:
             return gradients
-        return keras_hooks.map_gradients(session.current.taped, gradients, sources)
+        return keras_hooks.map_gradients(session.current.average_tape, gradients, sources)
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

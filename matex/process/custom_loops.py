@@ -76,9 +76,9 @@ class CustomLoops:
         with run.watchdog.working(), run.calls.made(name), self._calls.within(kind):
             yield
 
-    def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
+    def before_apply(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
-        self._loop_steps.applying()
+        self._loop_steps.before_apply()
         if self._run.communicator.initial_size == 1:
             if self._calls.is_empty:
                 self._remember_optimizer(optimizer)
@@ -117,7 +117,7 @@ class CustomLoops:
                 trainers.whole_step_made()
             return logs
 
-    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+    def average_tape(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average *gradients* of *sources* for a distributed tape; collective in custom loops.
 
         Under fit and train_on_batch the optimizer sees to it.

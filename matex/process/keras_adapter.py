@@ -19,7 +19,7 @@ from matex.fitting.loops.train_on_batch import BatchTrainers
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.process.apoptosis_option import ApoptosisOption
 from matex.process.call_stack import CallKind, CallStack, arguments_of
-from matex.process.callback_placement import AgreementCallback, share_out
+from matex.process.callback_placement import AgreementCallback, placed_callbacks
 from matex.process.custom_loops import CustomLoops
 from matex.process.data_pass import DataPass
 from matex.process.file_separation import separate_files
@@ -117,7 +117,7 @@ class KerasAdapter:
         self._model = model
         self._earlier.begin(model, number)
         try:
-            shared = {**self._shared_out(given, last), "epochs": asked}
+            shared = {**self._with_placed_callbacks(given, last), "epochs": asked}
             if fit.resumed_epoch is not None:
                 last.resume(fit.resumed_epoch, fit.csv_lines)
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
@@ -151,7 +151,7 @@ class KerasAdapter:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("evaluate"):
             given = arguments_of(original, model, *args, **kwargs)
-            given = self._shared_out(given | given.pop("kwargs", {}))  # which pops first
+            given = self._with_placed_callbacks(given | given.pop("kwargs", {}))  # which pops first
             check_equal(self.run.communicator, model, "evaluate")
             self._model = model
             with self.run.records.trace.call("evaluate"):
@@ -163,7 +163,7 @@ class KerasAdapter:
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("predict"):
-            given = self._shared_out(arguments_of(original, model, *args, **kwargs))
+            given = self._with_placed_callbacks(arguments_of(original, model, *args, **kwargs))
             check_equal(self.run.communicator, model, "predict")
             model.make_predict_function()
             self._model = model
@@ -247,17 +247,17 @@ class KerasAdapter:
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         return predict_function(original)
 
-    def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
+    def before_apply(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
-        return self._custom_loops.applying(optimizer, gradients)
+        return self._custom_loops.before_apply(optimizer, gradients)
 
-    def stepping_on(self, data: Any) -> None:
+    def note_train_step(self, data: Any) -> None:
         """Note the *data* of a train step that is traced or run; None after it. Local."""
         self.replicated.begin_train_step(data)
 
-    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+    def average_tape(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average *gradients* of *sources* for a distributed tape; collective in custom loops."""
-        return self._custom_loops.taped(gradients, sources)
+        return self._custom_loops.average_tape(gradients, sources)
 
     def begin_own_checkpoint(self) -> int:
         """Note that the script saves a custom loop; return the number of earlier fits; local.
@@ -268,11 +268,11 @@ class KerasAdapter:
         self._custom_loops.begin_checkpoint()
         return self._fits
 
-    def _shared_out(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:
+    def _with_placed_callbacks(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:
         """Arguments for Keras's own method, with each callback placed on its ranks. Local."""
         asked = keras_hooks.listed(given["callbacks"])
         self._sees_test_batches = any(map(keras_hooks.sees_test_batches, asked))
-        callbacks = share_out(
+        callbacks = placed_callbacks(
             asked,
             verbose=given["verbose"],
             leads=lambda: self.run.communicator.world.is_leader,

@@ -63,13 +63,13 @@ class ElasticRanks:
             closing: whether all ranks leave together next; False by default.
         """
         communicator = self._communicator
-        waiting = {member.rank for member in communicator.world.reserve}
+        waiting = {member.rank for member in communicator.world.spares}
         communicator.call_back(closing=closing)
         self._records.recoveries.spares_lost(waiting - set(communicator.world.ranks))
 
-    def record_reserve(self) -> None:
-        """Record that the other ranks are in reserve from now on."""
+    def record_spares(self) -> None:
+        """Record that the other ranks are spares from now on."""
         world, records = self._communicator.world, self._records
-        waiting = [member.rank for member in world.reserve]
+        waiting = [member.rank for member in world.spares]
         if waiting and world.is_leader:
             records.note("reserve", ranks=waiting)

@@ -110,7 +110,7 @@ class RunLifeCycle:
                 "the script came to its end, without the fit that the others are in"
             )
         run.elastic.replacements.end()
-        waiting = {member.rank for member in run.communicator.world.reserve}
+        waiting = {member.rank for member in run.communicator.world.spares}
         run.elastic.call_spares_back(closing=True)
         run.calls.begin("the end of the script")
         if run.outcome.is_released:
@@ -142,7 +142,7 @@ class RunLifeCycle:
 
         Args:
             gathered: rows of :func:`_row_of`.
-            waiting: ranks that were in reserve when the script ended.
+            waiting: spares when the script ended.
             reason: reason for which the run failed; None if it did not.
         """
         run, stopped = self._run, self._run.outcome.stopped

@@ -38,7 +38,7 @@ class Resizing(FitListener):
         decision = decide(
             request,
             world.members,
-            reserve=world.reserve,
+            spares=world.spares,
             shares=run.communicator.initial_size > 1,
             survives=run.communicator.ulfm,
             respawns=can_grow,

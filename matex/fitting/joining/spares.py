@@ -91,7 +91,7 @@ class FitSpares(FitListener):
             return None
         if communicator.world.awaits_admission:
             return self._join(iterator)
-        if communicator.world.reserve:  # they know nothing of this fit
+        if communicator.world.spares:  # they know nothing of this fit
             run.terminal.say(
                 "no spares for this fit: they wait in an earlier one, which ended in an error"
             )
@@ -101,7 +101,7 @@ class FitSpares(FitListener):
         if run.config.respawn:
             run.elastic.replacements.open(self._number, self._variables(), self._data)
         if not run.config.spares or communicator.set_aside(run.ranks.active):
-            run.elastic.record_reserve()
+            run.elastic.record_spares()
             return None
         run.records.note("waits")
         self._rehearse(iterator)

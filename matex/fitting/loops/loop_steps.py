@@ -75,7 +75,7 @@ class LoopSteps:
         """Whether the running call is the first one of a function that will be shared."""
         return self._is_looking and self._trains
 
-    def applying(self) -> None:
+    def before_apply(self) -> None:
         """Abandon the trace of a function that calls an optimizer, to share it; local."""
         if not self._is_looking or keras_hooks.is_eager():
             return
