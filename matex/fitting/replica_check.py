@@ -79,6 +79,7 @@ class ReplicaCheck(FitListener):
         self, run: RunContext, model: Any, *, every: int | None, alike: bool = True
     ) -> None:
         self._run = run
+        self._ledger = run.records.ledger
         self._model = model
         self._every = every
         self._alike = alike
@@ -103,7 +104,7 @@ class ReplicaCheck(FitListener):
         self._step_s += report.step_s
         self._busy_s.append(report.step_s - report.exchange_s)
         if self._steps >= self._wait or cursor.ends_epoch:
-            rows = self.check(f"after step {self._run.records.ledger.step - 1}")
+            rows = self.check(f"after step {self._ledger.step - 1}")
             self._wait = interval(rows) if self._every is None else self._every
             self._steps, self._step_s = 0, 0.0
             self._busy_s.clear()
@@ -175,7 +176,7 @@ class ReplicaCheck(FitListener):
             evict = policy == "evict"
             run.records.events.write(
                 "straggler",
-                step=run.records.ledger.step - 1,
+                step=self._ledger.step - 1,
                 ratio=ratio,
                 evicted=evict,
                 balanced=run.ranks.balances,
@@ -189,7 +190,7 @@ class ReplicaCheck(FitListener):
         changed = model_state.broadcast(run.communicator, self._model, sources=good)
         if run.communicator.world.rank in bad:
             run.records.events.write(
-                "healed", step=run.records.ledger.step - 1, source=list(good), variables=changed
+                "healed", step=self._ledger.step - 1, source=list(good), variables=changed
             )
             run.terminal.warn(
                 f"{when} differed from the other ranks in {', '.join(changed)}: healed"

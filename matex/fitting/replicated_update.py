@@ -58,10 +58,11 @@ class ReplicatedUpdate:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
+        self._ledger = run.records.ledger
         self.leave_agreed = False
         self.in_fit = False
         self.samples = 0
-        self.counts = StepCounts(run)
+        self.counts = StepCounts(run.steps)
         self.differs = False
         self.begin_comparison()
         self.error: TrainingError | None = None
@@ -145,7 +146,7 @@ class ReplicatedUpdate:
         self.are_uneven |= not found.are_equal
         nbytes = found.nbytes
         if not found.finite and not leaves_nan and not self._leaves_nan:
-            self.error = whole_batch_error(run.config.nonfinite, step=run.records.ledger.step)
+            self.error = whole_batch_error(run.config.nonfinite, step=self._ledger.step)
             raise self.error
         if found.are_equal:
             gradients = [part.copy() for part in gradients]  # TensorFlow may write into results
@@ -180,14 +181,14 @@ class ReplicatedUpdate:
         """
         if not self._have_one_batch(batch):
             self.error = NonFiniteGradients(
-                f"step {self._run.records.ledger.step} has gradients that are not finite on rank "
+                f"step {self._ledger.step} has gradients that are not finite on rank "
                 f"{', '.join(map(str, found.spoiled))}, and no batch known to be that of the others"
             )
             raise self.error
         both = tuple(rank for rank in self.finite if rank in found.finite)
         self.finite = both or found.finite
         events = self._run.records.events if self._run.communicator.world.is_leader else None
-        source, step = self.finite[0], self._run.records.ledger.step
+        source, step = self.finite[0], self._ledger.step
         note_replaced(events, self._run.terminal, found.spoiled, source, step=step)
         flat = packed(gradients)[:-TAIL]
         self._run.communicator.broadcast(flat, sources=self.finite)

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import checkpoints
+import ft
 from matex import keras_hooks
 from matex.apoptosis.cut import rebuild
 from matex.checkpointing import model_state
@@ -28,7 +29,6 @@ from matex.fitting.joining.spares import FitSpares
 from matex.fitting.listeners import FitListener
 from matex.fitting.retracing import Retracing
 from matex.fitting.update_check import UpdateCheck
-from matex.run.context import RunContext
 from matex.sources.data_agreement import sketch_of
 from matex.sources.interface import Source
 from matex.sources.select import BATCH_SIZE, MakeFeed
@@ -93,7 +93,7 @@ def begin_shared(
         finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
         made_anew=announcement.repeat,
     )
-    run.calls.settled_by(lambda: _settle(run, engine))
+    run.calls.settled_by(lambda: _settle(run.watchdog, engine))
     start = _restored(fit, source)
     model_state.broadcast(run.communicator, model)
     _count(fit, source, start)
@@ -137,7 +137,7 @@ def _restored(fit: FitParts, source: Source) -> FitStart:
     if saved is None:
         return FitStart(initial_epoch)
     fit.checkpoint.restore()
-    resume(source, saved, fit.run, initial_epoch=initial_epoch)
+    resume(source, saved, fit.run.terminal, initial_epoch=initial_epoch)
     epoch = first_epoch(saved, fit.arguments["epochs"])
     keras_hooks.start_at(fit.model, epoch)
     return FitStart(epoch, saved.cursor["samples"], stops_inside(saved))
@@ -193,9 +193,9 @@ def _source(
     )
 
 
-def _settle(run: RunContext, engine: StepEngine) -> None:
+def _settle(watchdog: ft.Watchdog, engine: StepEngine) -> None:
     """Set replicas to the one model, after an exception on all ranks; collective."""
-    with run.watchdog.working():
+    with watchdog.working():
         engine.consensus()
 
 

@@ -62,6 +62,7 @@ class WholeBatches:
         leaves_nan: bool = False,
     ) -> None:
         self._run = run
+        self._ledger = run.records.ledger
         self._model = model
         self._replicated = replicated
         self._number = number
@@ -89,7 +90,7 @@ class WholeBatches:
             but_for: names of the reasons, as in the event ``fit``.
             told: names of the reasons for divided batches.
         """
-        self._but_for, self._from_step = but_for, self._run.records.ledger.step
+        self._but_for, self._from_step = but_for, self._ledger.step
         self._was_told_otherwise = told != but_for
 
     def cannot_cut(self, reason: NotShareable) -> None:
@@ -120,11 +121,7 @@ class WholeBatches:
         if run.communicator.initial_size > 1:
             pace = slower(run.ranks.threads)
             self._lines = [f"every rank computes the whole batch, {pace}; because {reason}{but}"]
-            if (
-                is_iterating
-                and run.records.ledger.step == self._from_step
-                and self._was_told_otherwise
-            ):
+            if is_iterating and self._ledger.step == self._from_step and self._was_told_otherwise:
                 self._lines.append(f"numbers: {in_words(self._but_for)}")
         self._has_begun, self._is_iterating = True, is_iterating
         self._replicated.begin_fit(leaves_nan=self._leaves_nan)
@@ -165,14 +162,14 @@ class WholeBatches:
             return ()
         every = run.config.check_every
         is_new = (replicated.have_drawn or replicated.finite) and not replicated.differs
-        if every != 0 and (is_new or run.records.ledger.step >= self._compares_at):
+        if every != 0 and (is_new or self._ledger.step >= self._compares_at):
             changing = {id(v) for v in keras_hooks.changing_variables(self._model)}
             variables = model_state.variables_of(self._model)
             fixed = [v for v in variables if id(v) not in changing]  # others may differ by draws
-            good = self._replicas.compare(f"after step {run.records.ledger.step - 1}", fixed)
+            good = self._replicas.compare(f"after step {self._ledger.step - 1}", fixed)
             if good:
                 return good
-            self._compares_at = run.records.ledger.step + (_EVERY if every is None else every)
+            self._compares_at = self._ledger.step + (_EVERY if every is None else every)
         if replicated.have_drawn:
             replicated.tell_differing()
         return ()
@@ -181,7 +178,7 @@ class WholeBatches:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
         run, replicated = self._run, self._replicated
         if batch.is_of_stream:
-            run.records.ledger.expect_samples(batch.rows)
+            self._ledger.expect_samples(batch.rows)
         replicated.samples = batch.rows
         started = time.perf_counter()
         train = self._train_function(original, batch)

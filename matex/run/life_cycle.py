@@ -32,6 +32,8 @@ class RunLifeCycle:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
+        self._events = run.records.events
+        self._saver = run.checkpoints.saver
         self._started = time.time()
         self._at_end: list[Callable[[], None]] = []
 
@@ -49,16 +51,16 @@ class RunLifeCycle:
         """
         run = self._run
         world = run.communicator.world
-        run.records.events.write(
+        self._events.write(
             "start", pid=world.me.pid, host=world.me.host,
             world_size=run.ranks.active if world.awaits_admission else run.ranks.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
             ends_s=run.outcome.stop_request.ends_s,
         )  # fmt: skip
         if run.elastic.joining is not None:
-            run.records.events.write("exchange", **run.steps.exchange_choice.described(world))
+            self._events.write("exchange", **run.steps.exchange_choice.described(world))
             run.watchdog.start()
-            run.checkpoints.saver.join()
+            self._saver.join()
             return
         if world.size > 1 and not run.communicator.ulfm:
             run.terminal.say(
@@ -69,11 +71,11 @@ class RunLifeCycle:
             run.terminal.say(f"warning: {weak}")
         self._record_exchange()
         run.watchdog.start()
-        saved = run.checkpoints.saver.start()
-        run.records.ledger.job.begin(run.communicator, run.records.events, saved)
+        saved = self._saver.start()
+        run.records.ledger.job.begin(run.communicator, self._events, saved)
         run.checkpoints.continue_from(saved)
         if saved is not None:
-            run.records.events.write("resumed", **saved.cursor)
+            self._events.write("resumed", **saved.cursor)
             run.terminal.say(f"continuing from the checkpoint of step {saved.step}")
 
     def _record_exchange(self) -> None:
@@ -85,7 +87,7 @@ class RunLifeCycle:
         run, choice = self._run, self._run.steps.exchange_choice
         if run.config.strategy == "sync" and not run.config.deterministic:
             choice.try_out(run.communicator)
-        run.records.events.write("exchange", **choice.described(run.communicator.world))
+        self._events.write("exchange", **choice.described(run.communicator.world))
         native = choice.kind == "native"
         if run.config.exchange == "native" and not run.communicator.agree(native):
             reason = "another rank has none" if native else choice.why
@@ -115,7 +117,7 @@ class RunLifeCycle:
         run.calls.begin("the end of the script")
         if run.outcome.is_released:
             weights_hash, reason = None, reason or "was in reserve when the others left"
-        run.checkpoints.saver.close()
+        self._saver.close()
         run.records.trace.flush()
         run.records.progress.end()
         gathered = run.communicator.allgather(_row_of(weights_hash))
@@ -123,11 +125,11 @@ class RunLifeCycle:
         for call in self._at_end:
             call()
         if reason is None and run.outcome.stopped is None:
-            run.checkpoints.saver.discard_memory()  # it is not needed any more
-            if run.config.strict and lost_to_own_errors(run.records.events.all()):
+            self._saver.discard_memory()  # it is not needed any more
+            if run.config.strict and lost_to_own_errors(self._events.all()):
                 run.outcome.lose_strictly()
                 reason = LOST_STRICTLY
-        if run.communicator.world.is_leader and run.checkpoints.saver.is_stale():
+        if run.communicator.world.is_leader and self._saver.is_stale():
             run.terminal.warn("others have gone on without these ranks: no summary is written")
         elif run.communicator.world.is_leader and run.config.report is not None:
             self._write_report(run.config.report, gathered, waiting, reason)
@@ -158,12 +160,12 @@ class RunLifeCycle:
         status = "finished" if reason is None else "failed"
         if stopped is not None and reason is None:
             status, reason = "stopped", stopped.reason
-        resumable = status == "failed" and run.checkpoints.saver.has_file()
-        run.records.events.write(status, reason=reason)
+        resumable = status == "failed" and self._saver.has_file()
+        self._events.write(status, reason=reason)
         living = set(run.communicator.world.ranks) - waiting
         summary = summarize(
             run.records.ledger.totals,
-            run.records.events.all(),
+            self._events.all(),
             status=status,
             reason=reason,
             resumable=stopped.resumable if stopped and status == "stopped" else resumable,
@@ -173,7 +175,7 @@ class RunLifeCycle:
         )
         self._write_summary(report, summary)
         try:
-            write_trace(report, run.records.events.all())
+            write_trace(report, self._events.all())
         except OSError as error:
             run.terminal.warn(f"{report / TRACE} cannot be written: {error.strerror}")
 
@@ -192,8 +194,8 @@ class RunLifeCycle:
     def _record_unfired(self) -> None:
         """Record planned faults that never fired, so that they do not pass for survived."""
         run = self._run
-        for fault, ranks in unfired(run.config.faults, run.records.events.all()):
-            run.records.events.write("fault-not-fired", fault=fault.text, ranks=ranks)
+        for fault, ranks in unfired(run.config.faults, self._events.all()):
+            self._events.write("fault-not-fired", fault=fault.text, ranks=ranks)
             some = 0 < len(ranks) < len(fault.ranks)
             where = f" on rank {', '.join(map(str, ranks))}" if some else ""
             run.terminal.say(f"the injected fault {fault.text} never fired{where}")
