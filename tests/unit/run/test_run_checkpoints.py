@@ -1,4 +1,4 @@
-"""What of a run an earlier start has done, or others have where a rank joins."""
+"""Place at which a run goes on: after a checkpoint, or beside ranks that it joins."""
 
 from __future__ import annotations
 
