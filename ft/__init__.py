@@ -37,7 +37,7 @@ from ft.injector import Injector
 from ft.invitation import Admission, Invitation
 from ft.launcher import Started, started_by
 from ft.mpi import allow_newcomers, has_mpi, has_ulfm
-from ft.newcomers import Newcomer, Spawn, Way
+from ft.newcomers import Newcomer, PendingProcess, Spawn
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.quorum import Arbiter, NetworkSplit, Ruling
@@ -71,6 +71,7 @@ __all__ = [
     "Newcomer",
     "PeerFailure",
     "Pending",
+    "PendingProcess",
     "Purpose",
     "Receiving",
     "Recovery",
@@ -82,7 +83,6 @@ __all__ = [
     "Unrecoverable",
     "UsageError",
     "Watchdog",
-    "Way",
     "World",
     "allow_newcomers",
     "check_faults",

@@ -36,7 +36,7 @@ _STUCK = "a cold spare died while it was being connected, which Open MPI cannot 
 
 
 class Call:
-    """A call to a cold spare, as a :class:`ft.Way`: see :meth:`ColdSpares.call`. Local.
+    """A call to a cold spare, as a :class:`ft.PendingProcess`: see :meth:`ColdSpares.call`. Local.
 
     Args:
         spares: cold spares of the run.
@@ -151,7 +151,7 @@ class ColdSpares:
             rank: rank in MPI_COMM_WORLD of a cold spare from :meth:`free`.
 
         Returns:
-            The call, as the *way* of a :class:`ft.Newcomer`.
+            The call, as the *process* of a :class:`ft.Newcomer`.
         """
         self._called.add(rank)
         with contextlib.suppress(BridgeBroken):  # which the first look at the call finds, too

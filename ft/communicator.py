@@ -295,6 +295,6 @@ class Communicator:
         """Wait in reserve from now on, as a newcomer: see :meth:`Membership.enter`."""
         self._membership.enter(admission)
 
-    def lost_in_reserve(self) -> tuple[int, ...]:
-        """Ranks in reserve that are known to be dead: see :meth:`Standby.lost_in_reserve`."""
-        return self._standby.lost_in_reserve()
+    def lost_spares(self) -> tuple[int, ...]:
+        """Spares that are known to be dead: see :meth:`Standby.lost_spares`."""
+        return self._standby.lost_spares()

@@ -154,7 +154,7 @@ class Invitation:
             members=tuple(members[rank] for rank in view.members),
             rank=self.rank,
             generation=given["generation"],
-            reserve=tuple(members[rank] for rank in view.waiting),
+            spares=tuple(members[rank] for rank in view.waiting),
             spread=given["spread"],
         )
         if signal.getsignal(signal.SIGTERM) is _leave:  # the script may have set its own

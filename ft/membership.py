@@ -153,7 +153,7 @@ class Membership:
             Unrecoverable: no survivor has the result, or no working rank is left.
         """
         self._log.must_have_failed()
-        purpose = Purpose.FILL if joinable and self.world.reserve else Purpose.GO_ON
+        purpose = Purpose.FILL if joinable and self.world.spares else Purpose.GO_ON
         recovery = self.change_view(purpose)
         self._log.refuse_unequal()
         return recovery
@@ -251,7 +251,7 @@ class Membership:
         self._introduce_newcomer(view, change)
         recovery = change.recovery(self.world)
         matters = recovery.lost or recovery.replaced or purpose in (Purpose.GO_ON, Purpose.FILL)
-        if matters and not before.waits:
+        if matters and not before.is_spare:
             self.hooks.recovered(recovery)
         return recovery
 
@@ -273,7 +273,7 @@ class Membership:
         self.hosts |= {member.rank: member.host for member in new}
         self.world = before.of(view.members, view.waiting, new)
         self.vacant = view.vacant
-        self._log.go_on(view, joins=before.waits)
+        self._log.go_on(view, joins=before.is_spare)
 
     def _introduce_newcomer(self, view: View, change: ViewChange) -> None:
         """Tell the newcomer that it is admitted, or end it; local, on its sponsor."""

@@ -23,7 +23,7 @@ from ft.views import View
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World
 
-__all__ = ["COME", "END", "MEMBER", "Newcomer", "Spawn", "Way"]
+__all__ = ["COME", "END", "MEMBER", "Newcomer", "PendingProcess", "Spawn"]
 
 #: Fields of messages: the newcomer's own description; the request to connect with all ranks; the
 #: reason for which the newcomer must end.
@@ -33,11 +33,11 @@ MEMBER, COME, END = "member", "come", "end"
 _ARRIVAL_S, _LOOK_S = 10.0, 0.01
 
 
-class Way(Protocol):
-    """A way of getting a newcomer's process: a start or a call. Local to its sponsor.
+class PendingProcess(Protocol):
+    """A process that was started or called to become a newcomer. Local to its sponsor.
 
     Example:
-        >>> comes: ft.Way | None = None  # a ft.Spawn, or what ft.ColdSpares.call gives
+        >>> comes: ft.PendingProcess | None = None  # a ft.Spawn, or what ft.ColdSpares.call gives
     """
 
     def bridge(self) -> Bridge | None:
@@ -100,7 +100,7 @@ class Newcomer:
 
     Args:
         rank: new original rank of the process, higher than all ranks so far.
-        way: start of the process, a :class:`ft.Spawn` or a call by :meth:`ft.ColdSpares.call`.
+        process: start of the process, a :class:`ft.Spawn` or a call by :meth:`ft.ColdSpares.call`.
         welcome: content of the first message to it, which can be written as JSON.
 
     Example:
@@ -108,7 +108,7 @@ class Newcomer:
         >>> starts = lambda rank: ft.Newcomer(rank, ft.Spawn(command), {"fit": 0})
     """
 
-    def __init__(self, rank: int, way: Way, welcome: Mapping[str, Any]) -> None:
+    def __init__(self, rank: int, process: PendingProcess, welcome: Mapping[str, Any]) -> None:
         self.rank = rank
         self.started_s = time.monotonic()
         self.welcomed_s: float | None = None
@@ -116,7 +116,7 @@ class Newcomer:
         self.member: Member | None = None
         self.failure = ""
         """Reason for which the process could not be started or has ended; "" while it lives."""
-        self._way = way
+        self._process = process
         self._bridge: Bridge | None = None
         self._awaits = False  # an answer to its last message
         self._welcome = {**welcome, "rank": rank}
@@ -153,7 +153,7 @@ class Newcomer:
     def _welcome_it(self) -> None:
         """Connect with the process and send the welcome, if it has arrived."""
         try:
-            self._bridge = self._way.bridge()
+            self._bridge = self._process.bridge()
         except BridgeBroken as error:
             raise BridgeBroken(f"no process could be started: {error}") from None
         if self._bridge is not None:

@@ -102,7 +102,7 @@ class Operations:
         membership, log = self._membership, self._log
         if self._closed:
             raise ClosedError(_LEFT)
-        if membership.world.waits:
+        if membership.world.is_spare:
             raise UsageError("operations are for members. Received: one of a rank in reserve")
         if log.failure is not None:
             raise log.failure
@@ -174,7 +174,7 @@ class Operations:
         membership = self._membership
         if not membership.ulfm or self._closed:
             return True
-        if membership.world.waits:
+        if membership.world.is_spare:
             return False
         return membership.agree_on(
             Purpose.REGROUP, why, until=lambda: membership.world.size == 1, or_end=False
@@ -189,7 +189,7 @@ class Operations:
         membership = self._membership
         if self._closed:
             return
-        if membership.world.waits:
+        if membership.world.is_spare:
             fail_stop("this rank came to its end while it was in reserve")
         if membership.ulfm and len(membership.world.everyone) > 1:
             # Survivors are at most one operation apart, so the next view change finds all leaving.

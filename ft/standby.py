@@ -47,7 +47,7 @@ class Standby:
     @property
     def vacancies(self) -> int:
         """Number of places that :meth:`fill` would try to fill. Local, equal on all ranks."""
-        return min(len(self._membership.vacant), len(self._membership.world.reserve))
+        return min(len(self._membership.vacant), len(self._membership.world.spares))
 
     def set_aside(self, working: int) -> bool:
         """Let all but the first *working* members wait in reserve; collective.
@@ -64,10 +64,10 @@ class Standby:
             UsageError: no ULFM; or ranks are in reserve already; or *working* is below 1.
         """
         membership = self._membership
-        if working < 1 or not membership.ulfm or membership.world.reserve:
+        if working < 1 or not membership.ulfm or membership.world.spares:
             raise UsageError(
                 "set_aside() wants ULFM, nobody in reserve, and at least one member that works. "
-                f"Received: ulfm={membership.ulfm}, {len(membership.world.reserve)} in reserve, "
+                f"Received: ulfm={membership.ulfm}, {len(membership.world.spares)} in reserve, "
                 f"working={working}"
             )
         membership.set_working(working)
@@ -76,7 +76,7 @@ class Standby:
             "members are set aside",
             until=lambda: membership.world.size <= working,
         )
-        return not membership.world.waits
+        return not membership.world.is_spare
 
     def wait(self, idle: Callable[[], None] = lambda: None) -> Recovery:
         """Wait until this rank is a member again; called by each rank that was set aside.
@@ -93,13 +93,13 @@ class Standby:
             UsageError: this rank is a member.
         """
         membership = self._membership
-        if not membership.world.waits:
+        if not membership.world.is_spare:
             raise UsageError("wait() is for ranks in reserve. Received: a member")
         while True:
             self._await_repair(idle)
             self._log.detect_time_s = time.time()
             recovery = membership.change_view(Purpose.WAIT)
-            if not membership.world.waits:
+            if not membership.world.is_spare:
                 return recovery
 
     def fill(self) -> tuple[tuple[int, int], ...]:
@@ -136,7 +136,7 @@ class Standby:
         room = max(size - membership.world.size, 0)
         left = membership.vacant[:room]
         # A place that is added has the number of the first rank that would take it.
-        waiting = [member.rank for member in membership.world.reserve]
+        waiting = [member.rank for member in membership.world.spares]
         membership.vacant = (*left, *waiting[len(left) : room])
 
     def call_back(self, *, closing: bool = False) -> None:
@@ -149,17 +149,17 @@ class Standby:
         membership.agree_on(
             Purpose.CLOSE if closing else Purpose.RETURN,
             "those in reserve are called back",
-            until=lambda: not membership.world.reserve,
+            until=lambda: not membership.world.spares,
         )
 
-    def lost_in_reserve(self) -> tuple[int, ...]:
-        """Ranks in reserve that MPI knows to be dead, before any repair. Local.
+    def lost_spares(self) -> tuple[int, ...]:
+        """Spares that MPI knows to be dead, before any repair. Local.
 
         Returns:
             Original ranks, in no particular order.
         """
         membership = self._membership
-        waiting = {member.rank for member in membership.world.reserve}
+        waiting = {member.rank for member in membership.world.spares}
         return tuple(rank for rank in membership.known_dead() if rank in waiting) if waiting else ()
 
     def _await_repair(self, idle: Callable[[], None]) -> None:

@@ -112,9 +112,9 @@ class ViewChange:
             raise Unrecoverable(_NOBODY_WORKS)
         stay_one(new, world, self.present, self._arbiter, kept=self._kept)
         newest = int(max(row[1] for row in working))
-        self.finished = not world.waits and newest == log.done + 1
-        view = None if world.waits else self._next_view(reports, newest)
-        if world.reserve:
+        self.finished = not world.is_spare and newest == log.done + 1
+        view = None if world.is_spare else self._next_view(reports, newest)
+        if world.spares:
             view = self._received_view(new, view, source=self.present.index(int(working[0][0])))
         assert view is not None
         self.view = view
@@ -183,7 +183,7 @@ class ViewChange:
             met=Purpose.GO_ON,
             done=newest,
             members=world.ranks,
-            waiting=tuple(member.rank for member in world.reserve),
+            waiting=tuple(member.rank for member in world.spares),
             expected=world.ranks if behind else log.participants,
             lost=() if behind else log.lost,
             vacant=self._vacant,

@@ -72,7 +72,7 @@ class World:
         members: members, in the order of the communicator.
         rank: original rank of this process.
         generation: number of repairs so far.
-        reserve: spares: living ranks that are not members now.
+        spares: living ranks that are not members now.
         spread: whether the run has or ever had ranks on several hosts; determined from the members.
         awaits_admission: whether the other ranks have not admitted this process yet, so that it is
             no leader.
@@ -90,7 +90,7 @@ class World:
     members: tuple[Member, ...]
     rank: int
     generation: int = 0
-    reserve: tuple[Member, ...] = ()
+    spares: tuple[Member, ...] = ()
     spread: bool = False
     awaits_admission: bool = False
 
@@ -127,8 +127,8 @@ class World:
         return len(self.members)
 
     @property
-    def waits(self) -> bool:
-        """Whether this process is in reserve."""
+    def is_spare(self) -> bool:
+        """Whether this process is a spare, and waits."""
         return self.rank not in self.ranks
 
     @cached_property
@@ -165,16 +165,16 @@ class World:
     @property
     def everyone(self) -> tuple[Member, ...]:
         """Members and spares, in this order."""
-        return (*self.members, *self.reserve)
+        return (*self.members, *self.spares)
 
     def of(
-        self, ranks: Sequence[int], reserve: Sequence[int] = (), admitted: Sequence[Member] = ()
+        self, ranks: Sequence[int], spares: Sequence[int] = (), admitted: Sequence[Member] = ()
     ) -> World:
         """World after a repair.
 
         Args:
             ranks: original ranks of the members, in order.
-            reserve: original ranks of the spares; none by default.
+            spares: original ranks of the spares; none by default.
             admitted: new members or spares, not known before; none by default.
 
         Returns:
@@ -185,6 +185,6 @@ class World:
             members=tuple(known[rank] for rank in ranks),
             rank=self.rank,
             generation=self.generation + 1,
-            reserve=tuple(known[rank] for rank in reserve),
+            spares=tuple(known[rank] for rank in spares),
             spread=self.spread,
         )

@@ -109,7 +109,7 @@ def init(**options: Any) -> None:
         return
     run = session.current.run
     for line in overruled(run.config, options):
-        run.say_once(line)
+        run.terminal.say_once(line)
 
 
 def __getattr__(name: str) -> Any:

@@ -39,7 +39,7 @@ class Session(Protocol):
         """
         ...
 
-    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+    def average_tape(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average over the ranks of the *gradients* of *sources*; collective in custom loops."""
         ...
 

@@ -48,7 +48,9 @@ def measure(name: str, rounds: int) -> None:
     from matex.checkpointing import model_state
     from matex.data import Batches
     from matex.exchange import HostExchange, Layout
+    from matex.fitting.data_end import DataEnd
     from matex.fitting.epoch_iterator import EpochIterator
+    from matex.fitting.epoch_parts import FitStart
     from matex.fitting.listeners import Cursor, FitListener
     from matex.fitting.replica_check import ReplicaCheck
     from matex.fitting.replicated_update import ReplicatedUpdate
@@ -81,7 +83,7 @@ def measure(name: str, rounds: int) -> None:
     class Guards(FitListener):
         def step_done(self, report: StepReport, cursor: Cursor) -> None:
             nonlocal checking_s
-            run.step_done(report, model=shared)
+            run.steps.step_done(report, model=shared)
             if guarded:
                 started = time.perf_counter()
                 replicas.step_done(report, cursor._replace(epoch_samples=None))
@@ -92,13 +94,13 @@ def measure(name: str, rounds: int) -> None:
 
         def __init__(self) -> None:
             self.communicator = communicator
-            self.faults = run.faults
-            self.nonfinite = run.nonfinite
+            self.faults = run.steps.faults
+            self.nonfinite = run.steps.nonfinite
 
         virtual_workers = 0
 
         def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
-            return run.make_exchange(layout, check_finite)
+            return run.steps.make_exchange(layout, check_finite)
 
         def requests(self) -> StepRequests:
             return StepRequests()
@@ -115,17 +117,20 @@ def measure(name: str, rounds: int) -> None:
     compiled = CompiledStep(trace_step(shared, source))
     engine = StepEngine(Services(), shared, source, compiled)
     end = EndOfData(shared, source, shared.train_step, compiled.step.python.as_noted)
+    updates = UpdateCheck(shared, engine, None)
     training = EpochIterator(
         engine,
         shared,
         source,
-        start=Cursor(0, 0, 0),
+        start=FitStart(0),
         rate=FullRate(),
         uncut=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
-        end=end,
-        retracing=Retracing(run.communicator, engine, end),
-        updates=UpdateCheck(shared, None),
-        listeners=[Guards()],
+        listeners=[
+            Retracing(run.communicator, engine, end),
+            updates,
+            DataEnd(end, updates),
+            Guards(),
+        ],
     )
     original = shared.make_train_function()  # for batches that cannot be cut: not these
     iterator = iter(training)
@@ -192,7 +197,7 @@ def measure(name: str, rounds: int) -> None:
                     durations[kind].append((time.perf_counter() - started) * 1e3)
     dog.stop()
     medians = {kind: statistics.median(times) for kind, times in durations.items()}
-    if run.leads:
+    if run.communicator.world.is_leader:
         result = {f"{kind}_ms": round(median, 4) for kind, median in medians.items()}
         parts = medians["single"] + medians["allreduce"]
         checks = checking_s * 1e3 / sum(durations["matex"])

@@ -124,21 +124,21 @@ class Together:
 
     def settle(self, model: Any) -> None:
         model_state.broadcast(self._run.communicator, model)
-        self._run.ledger.note_parameters(keras_hooks.parameters(model))
+        self._run.records.ledger.note_parameters(keras_hooks.parameters(model))
 
     def renew(self, model: Any) -> None:
         keras_hooks.renew_validation(model)
         self._changed()
 
     def reached(self, phase: str) -> None:
-        self._run.faults.at(phase)
+        self._run.steps.faults.at(phase)
         self._run.watchdog.progress()
 
     def say(self, line: str) -> None:
-        self._run.say(line)
+        self._run.terminal.say(line)
 
     def record(self, **fields: Any) -> None:
-        self._run.events.write("apoptosis", step=self._run.step, **fields)
+        self._run.records.note("apoptosis", **fields)
 
 
 def _packed(removal: Removal, width: int) -> np.ndarray:

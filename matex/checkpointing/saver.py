@@ -67,7 +67,7 @@ class Saver:
         config, communicator, events: configuration, ranks and event log of the run.
         stop_request: learns how long saving takes.
         warn: function that prints a line for the user.
-
+        before_attempt: function called before each attempt of :meth:`save_for_all`.
     """
 
     def __init__(
@@ -77,11 +77,14 @@ class Saver:
         events: EventLog,
         stop_request: StopRequest,
         warn: Callable[[str], None],
+        *,
+        before_attempt: Callable[[], None],
     ) -> None:
         self._config = config
         self._communicator = communicator
         self._stop_request = stop_request
         self._warn = warn
+        self._before_attempt = before_attempt
         self._nbytes = 0
         self._interval = SaveInterval(communicator, config.checkpoint_interval)
         self.memory: Tier | None = None
@@ -223,20 +226,17 @@ class Saver:
                 else:
                     tier.writer.save(held.copied, team)
 
-    def save_for_all(self, make_state: MakeState, point: Callable[[], None]) -> bool:
+    def save_for_all(self, make_state: MakeState) -> bool:
         """Save to a file, and return whether it was written; collective.
 
         The leader publishes. One that dies over it is followed by the next.
-
-        Args:
-            point: function that is called before each attempt, for fault injection.
         """
         files = self.files
         if files is None:
             return False
         done = np.zeros(1, np.int64)
         while not done[0]:
-            point()
+            self._before_attempt()
             world = self._communicator.world
             team, writes = self._team(files, world.leader)
             files.count()

@@ -81,7 +81,7 @@ def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
     from matex import session
 
     if session.current is not None:
-        session.current.run.say_once(
+        session.current.run.terminal.say_once(
             "DistributedOptimizer has nothing to do: batch_size is that of all ranks together; "
             "delete factors of size() from the learning rate and from the number of steps"
         )
@@ -154,7 +154,7 @@ class DistributedGradientTape:
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
         if session.current is None:
             return gradients
-        return keras_hooks.map_gradients(session.current.taped, gradients, sources)
+        return keras_hooks.map_gradients(session.current.average_tape, gradients, sources)
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

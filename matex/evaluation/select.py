@@ -55,10 +55,10 @@ class SharedIterators:
             evaluation = StreamEvaluation(
                 run.communicator,
                 model,
-                stream_of(run.communicator, feed, given, say=run.say_once),
-                faults=run.faults,
+                stream_of(run.communicator, feed, given, say=run.terminal.say_once),
+                faults=run.steps.faults,
                 progress=run.watchdog.progress,
-                say=run.say_once,
+                say=run.terminal.say_once,
             )
             if passed is not None:
                 evaluation.go_on_after(*passed)
@@ -72,9 +72,9 @@ class SharedIterators:
             batches,
             batch_size=given.get("batch_size") or size,
             steps=steps,
-            faults=run.faults,
+            faults=run.steps.faults,
             watchdog=run.watchdog,
-            say=run.say_once,
+            say=run.terminal.say_once,
             sharing=Sharing(passed[2]) if passed and passed[2] >= 0 else None,
         )
 
@@ -86,7 +86,7 @@ class SharedIterators:
                 strategy of ``tf.distribute``.
         """
         refuse_scopes(model)
-        if self._run.virtual_workers:
+        if self._run.ranks.virtual_workers:
             raise NotShareable("with --deterministic no bit may follow from the ranks")
 
     def prediction(self, model: Any, feed: MakeFeed, given: dict[str, Any]) -> SharedPrediction:
@@ -101,7 +101,7 @@ class SharedIterators:
         check_same_data(run.communicator, given["x"], batches, "predict")
         source: Source
         if batches is None:
-            source = stream_of(run.communicator, feed, given, say=run.say_once)
+            source = stream_of(run.communicator, feed, given, say=run.terminal.say_once)
         else:
             size = given.get("batch_size") or BATCH_SIZE
             source = RowSource(
@@ -112,7 +112,7 @@ class SharedIterators:
             source,
             model=model,
             steps_per_execution=model.steps_per_execution,
-            faults=run.faults,
+            faults=run.steps.faults,
             progress=run.watchdog.progress,
-            say=run.say_once,
+            say=run.terminal.say_once,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from matex import keras_hooks
+from matex.fitting.epoch_parts import FitStart
 from matex.fitting.fit_parts import FitParts
 from matex.fitting.fit_step import say_dense
 from matex.fitting.listeners import Cursor, FitListener
@@ -28,11 +29,11 @@ class Announcement(FitListener):
         self._fit = fit
         self._source = source
         self._batch_size = batch_size
-        self._start = Cursor(fit.arguments["initial_epoch"], 0, 0)
+        self._start = FitStart(fit.arguments["initial_epoch"])
         self._but_for: list[str] = []
         self._step: ModelStep | None = None  # whose first update is still to come
 
-    def make(self, step: ModelStep, start: Cursor) -> None:
+    def make(self, step: ModelStep, start: FitStart) -> None:
         """Make the announcement of a fit that begins with *step* at *start*."""
         plan, self._start, self._step = self._fit.plan, start, step
         self._but_for = plan.differences(self._source, step)
@@ -53,16 +54,15 @@ class Announcement(FitListener):
 
     def _say(self, but_for: list[str]) -> None:
         fit, run = self._fit, self._fit.run
-        if run.virtual_workers:
-            run.say_once(f"virtual workers: {run.virtual_workers} share each batch")
-        if run.active > 1:
-            run.say_once(f"numbers: {in_words(but_for)}")
+        if run.ranks.virtual_workers:
+            run.terminal.say_once(f"virtual workers: {run.ranks.virtual_workers} share each batch")
+        if run.ranks.active > 1:
+            run.terminal.say_once(f"numbers: {in_words(but_for)}")
         if run.communicator.world.awaits_admission:  # it is of the others
             return
-        run.events.write(
+        run.records.note(
             "fit",
             fit=fit.number,
-            step=run.step,
             samples=self._source.samples,
             order=self._source.order,
             batch_size=self._batch_size,
@@ -70,8 +70,8 @@ class Announcement(FitListener):
             epochs=fit.arguments["epochs"],
             strategy=fit.plan.strategy.name,
             but_for=but_for,
-            virtual=run.virtual_workers,
+            virtual=run.ranks.virtual_workers,
             first_epoch=self._start.epoch,
             cursor=self._start.samples,
-            world_size=run.size_of(run.communicator.world),
+            world_size=run.ranks.size_of(run.communicator.world),
         )

@@ -29,9 +29,10 @@ class Balancer(FitListener):
     """
 
     def __init__(self, run: RunContext, engine: StepEngine) -> None:
-        self._run = run
-        self._engine = engine
         self._communicator = run.communicator
+        self._ranks = run.ranks
+        self._records = run.records
+        self._engine = engine
         self._own: list[tuple[int, float]] = []
         self._measured: dict[int, float] = {}
         self._adopted: dict[int, float] = {}
@@ -43,7 +44,7 @@ class Balancer(FitListener):
 
         All ranks decide equally.
         """
-        if not self._run.balances:
+        if not self._ranks.balances:
             return
         self._steps += 1
         self._batch = max(self._batch, report.planned)
@@ -65,7 +66,8 @@ class Balancer(FitListener):
             self._engine.share_by(self._adopted)
             if self._communicator.world.is_leader:
                 shares = self._shares(self._adopted)
-                self._run.events.write("balance", step=self._run.step - 1, shares=shares)
+                step = self._records.ledger.step - 1
+                self._records.events.write("balance", step=step, shares=shares)
 
     def _adopt(self) -> bool:
         """Whether the speeds have changed enough for new shares; if so they are adopted."""

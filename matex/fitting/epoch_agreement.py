@@ -54,7 +54,7 @@ class EpochAgreement:
         row[0] = stops
         row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
         row[2] = int(model_state.weights_hash(model_state.weights_of(model)), 16)
-        row[3] = run.is_short
+        row[3] = run.elastic.is_short
         gathered = run.communicator.allgather(row)
         self._settle_weights(gathered, epoch)
         if rate is not None:
@@ -77,8 +77,8 @@ class EpochAgreement:
         others = [rank for rank, digest in zip(ranks, hashes, strict=True) if rank != leader
                   and digest != gathered[leader][2]]  # fmt: skip
         model_state.broadcast(run.communicator, self._model)
-        run.events.write("weights-settled", epoch=epoch, leader=leader, ranks=others)
-        run.say(
+        run.records.events.write("weights-settled", epoch=epoch, leader=leader, ranks=others)
+        run.terminal.say(
             f"after epoch {epoch} callbacks changed the weights differently on rank "
             f"{', '.join(map(str, others))} than on rank {leader}, whose weights all ranks now have"
         )

@@ -8,15 +8,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from matex.errors import NotShareable
-from matex.fitting.epoch_parts import Logs, RateSchedule, TrainFunction, UncutBatch, UncutSteps
+from matex.fitting.epoch_parts import (
+    FitStart,
+    Logs,
+    RateSchedule,
+    TrainFunction,
+    UncutBatch,
+    UncutSteps,
+)
 from matex.fitting.listeners import Cursor, FitListener
-from matex.fitting.retracing import Retracing
-from matex.fitting.update_check import UpdateCheck
 from matex.keras_hooks.metrics import as_returned
 from matex.keras_hooks.rows import is_free
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
-from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.makers.recovery import AllStop
 
@@ -30,15 +34,10 @@ class EpochIterator:
         engine: maker of the steps.
         model: model being trained.
         source: source of the global batches; every rank has all of it.
-        start: cursor at which training starts.
-        stops: whether training was stopped at *start*, inside an epoch whose end is to come. False
-            by default.
+        start: position at which training starts.
         rate: schedule of the learning rate.
         uncut: maker of the steps if batches turn out not to be divisible.
-        end: maker of plain Keras's changes at the end of data of unknown length.
-        retracing: tracer of the step where plain Keras traces its own.
-        updates: check that each step was one update.
-        listeners: listeners to each step, in this order.
+        listeners: listeners to each step and each epoch, in this order.
     """
 
     def __init__(
@@ -47,13 +46,9 @@ class EpochIterator:
         model: Any,
         source: Source,
         *,
-        start: Cursor,
-        stops: bool = False,
+        start: FitStart,
         rate: RateSchedule,
         uncut: UncutSteps,
-        end: EndOfData,
-        retracing: Retracing,
-        updates: UpdateCheck,
         listeners: Sequence[FitListener],
     ) -> None:
         self.engine = engine
@@ -61,9 +56,6 @@ class EpochIterator:
         self._model = model
         self._rate = rate
         self._uncut = uncut
-        self._end = end
-        self.retracing = retracing
-        self._updates = updates
         self._has_ended = False
         self._listeners = listeners
         self._next = start
@@ -75,7 +67,7 @@ class EpochIterator:
         self._made: Logs | None = None
         self._left_over: GlobalBatch | None = None  # a batch that could not be declined
         self.stop_agreed = False
-        self._stops = stops
+        self._stops = start.stops
         self.repeats_batch = False
         """Whether callbacks see a batch again, for its logs, which an earlier run has made."""
 
@@ -130,8 +122,8 @@ class EpochIterator:
             yield
         if self._is_cut:
             self.engine.consensus()
-            if self.engine.makes_one_update:
-                self._updates.check()
+            for listener in self._listeners:
+                listener.steps_ended()
 
     def __iter__(self) -> Iterator[tuple[int, int, EpochIterator]]:
         epoch, samples = self._epoch, self._samples = self._next.epoch, self._next.samples
@@ -213,8 +205,8 @@ class EpochIterator:
             return batch
         if self.source.ran_out and not self._has_ended:
             self._has_ended = True
-            with self._updates.left_out():
-                self._end.passed()
+            for listener in self._listeners:
+                listener.data_ended()
         self._step_digest = self.source.digest
         began = time.perf_counter()
         batch = self.source.next()
@@ -239,8 +231,8 @@ class EpochIterator:
         factor, samples = 1.0, self.source.samples
         if samples is not None:
             factor = self._rate.rate_factor(self._epoch + batch.span[0] / samples)
-        self.retracing.before_step()
-        self._updates.step_begins()
+        for listener in self._listeners:
+            listener.step_begins()
         report = self.engine.run(batch, rate_factor=factor, decline=decline, fetched=self._fetched)
         self.stop_agreed = report.agreed.stop
         self._samples = batch.span[1]

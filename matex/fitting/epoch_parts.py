@@ -1,4 +1,4 @@
-"""Parts that an epoch of shared steps is made with: a rate, and steps of undivided batches."""
+"""Parts that epochs of shared steps are made with: start, rate, and steps of undivided batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import Any, NamedTuple, Protocol
 
 from matex.errors import NotShareable
 
-__all__ = ["Logs", "RateSchedule", "TrainFunction", "UncutBatch", "UncutSteps"]
+__all__ = ["FitStart", "Logs", "RateSchedule", "TrainFunction", "UncutBatch", "UncutSteps"]
 
 Logs = dict[str, Any]
 TrainFunction = Callable[[Any], Logs]
+
+
+class FitStart(NamedTuple):
+    """Position at which a fit starts; equal on all ranks."""
+
+    epoch: int
+    samples: int = 0
+    """Number of samples of the epoch that an earlier run has done."""
+    stops: bool = False
+    """Whether training was stopped there, inside an epoch whose end is to come."""
 
 
 class RateSchedule(Protocol):

@@ -24,7 +24,6 @@ from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.shared_fit import SharedFit, begin_shared, cut_as_in
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.training_stops import TrainingStops
-from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
 from matex.keras_hooks import early_optimizers
 from matex.partition.order import OrderSeed
@@ -68,7 +67,7 @@ class Fit:
         self._number = number
         self._arguments = arguments
         self._replicated = replicated
-        saved = run.saved if is_of_fit(run.saved, number) else None
+        saved = run.checkpoints.saved if is_of_fit(run.checkpoints.saved, number) else None
         self.resumed_epoch = None if saved is None else first_epoch(saved, arguments["epochs"])
         self._checkpoint = FitCheckpoint(
             run, model, number=number, callbacks=arguments["callbacks"], saved=saved
@@ -84,7 +83,6 @@ class Fit:
             plan=FitPlan(run, model),
             checkpoint=self._checkpoint,
             whole=self._whole,
-            updates=UpdateCheck(model, arguments["callbacks"]),
             trained=trained,
         )
         self._agreement = EpochAgreement(run, model, arguments["callbacks"])
@@ -98,7 +96,7 @@ class Fit:
     @property
     def is_past(self) -> bool:
         """Whether other ranks, or an earlier start of the run, have made this fit."""
-        return self._run.passes_over(self._number)
+        return self._run.checkpoints.passes_over(self._number)
 
     @property
     def _iterator(self) -> EpochIterator | None:
@@ -160,7 +158,7 @@ class Fit:
         iterator.begin_at(int(epoch[0]))
         if iterator.source.samples is not None:
             done = min(int(epoch[0]), self._arguments["epochs"]) - given
-            self._run.ledger.expect_samples(-done * iterator.source.samples)
+            self._run.records.ledger.expect_samples(-done * iterator.source.samples)
 
     @property
     def csv_lines(self) -> list[int]:
@@ -187,9 +185,9 @@ class Fit:
         if self._shared.spares.came_too_late:
             keras_hooks.start_at(self._model, self._arguments["epochs"])
         if self._handover is not None:
-            self._join(self._shared.iterator, self._handover)
+            self._join(self._shared, self._handover)
 
-    def _join(self, iterator: EpochIterator, handover: Handover) -> None:
+    def _join(self, shared: SharedFit, handover: Handover) -> None:
         """Take over the progress of the other ranks. Local: an error ends this rank alone."""
         try:
             if cut_as_in(handover.saved, self._model):
@@ -198,8 +196,8 @@ class Fit:
         except MatexError as error:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
         early_optimizers.now_built(self._model)
-        iterator.retracing.joined()
-        handover.begin(self._model, iterator, self._arguments)
+        shared.retracing.joined()
+        handover.begin(self._model, shared.iterator, self._arguments)
 
     def passed_validation(self) -> tuple[int, ...] | None:
         """Progress of the validation iterator that other ranks had when this one joined.
@@ -269,18 +267,18 @@ class Fit:
         if cursor.epoch_samples is not None:
             left = cursor.epoch_samples - cursor.samples
             left += cursor.epoch_samples * (self._arguments["epochs"] - 1 - epoch)
-            self._run.ledger.expect_samples(-left)
+            self._run.records.ledger.expect_samples(-left)
 
     def shapes_changed(self) -> None:
         """Retrace the step between two steps, because the model's shapes have changed; local."""
         self._checkpoint.shapes_changed()
-        if self._iterator is not None:
-            self._iterator.retracing.shapes_changed()
+        if self._shared is not None:
+            self._shared.retracing.shapes_changed()
 
     def train_function_made(self) -> None:
         """Note that Keras has made the train function, and traces it in the next step. Local."""
-        if self._iterator is not None:
-            self._iterator.retracing.train_function_made()
+        if self._shared is not None:
+            self._shared.retracing.train_function_made()
 
     def end(self) -> None:
         """End the fit after its last step, or after an exception; local."""

@@ -8,7 +8,6 @@ from typing import Any
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint
 from matex.fitting.trained_models import TrainedModels
-from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
@@ -32,5 +31,4 @@ class FitParts:
     plan: FitPlan
     checkpoint: FitCheckpoint
     whole: WholeBatches
-    updates: UpdateCheck
     trained: TrainedModels

@@ -92,7 +92,7 @@ class FitPlan:
                 if len(ranks) > 1
                 else "one rank"
             )
-            run.say_once(
+            run.terminal.say_once(
                 f"strategy {config.strategy} has one level: two_level wants ranks on several "
                 f"nodes. Received: {received}"
             )
@@ -134,7 +134,7 @@ class FitPlan:
         over_ranks = synchronized(run, self._model)
         return differences(
             Circumstances(
-                parts=run.virtual_workers or run.active,
+                parts=run.ranks.virtual_workers or run.ranks.active,
                 order=source.order,
                 changed=self.changed,
                 strategy=self.strategy.name,

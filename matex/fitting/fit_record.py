@@ -23,14 +23,16 @@ class FitRecord(FitListener):
     """Counts steps and epochs in the ledger, and writes the events of epochs. Local.
 
     Args:
-        run: ledger and events.
+        run: run whose counts and events tell of the fit.
         model: model being trained.
         plan: strategy of the fit.
         source: source of the shared batches; None if every rank computes whole batches.
     """
 
     def __init__(self, run: RunContext, model: Any, plan: FitPlan, source: Source | None) -> None:
-        self._run = run
+        self._steps = run.steps
+        self._ranks = run.ranks
+        self._records = run.records
         self._model = model
         self._plan = plan
         self._source = source
@@ -38,18 +40,17 @@ class FitRecord(FitListener):
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Count the step, and the samples of a stream, which are counted as they arrive."""
         if cursor.epoch_samples is None:
-            self._run.ledger.expect_samples(report.planned)
-        self._run.step_done(report, model=self._model)
+            self._records.ledger.expect_samples(report.planned)
+        self._steps.step_done(report, model=self._model)
 
     def epoch_done(self, report: EpochReport) -> None:
         """Count the epoch, and write its event."""
-        run = self._run
         of_strategy = self._plan.epoch_done(report.metrics.get("loss"))
-        run.ledger.count_epoch(report.metrics, of_strategy.get("staleness", {}))
+        self._records.ledger.count_epoch(report.metrics, of_strategy.get("staleness", {}))
         more: dict[str, Any] = {"strategy": of_strategy} if of_strategy else {}
         if self._source is not None:
             more |= self._source.report()
-        if run.virtual_workers:
+        if self._ranks.virtual_workers:
             more["weights_hash"] = model_state.state_hash(self._model)
         metrics = {f"metric_{n}" if n in _FIELDS else n: v for n, v in report.metrics.items()}
-        run.events.write("epoch", epoch=report.epoch, step=run.step, **metrics, **more)
+        self._records.note("epoch", epoch=report.epoch, **metrics, **more)

@@ -14,6 +14,7 @@ from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.fit_state.fit_checkpoint import RAW, FitCheckpoint
 from matex.partition.order import OrderSeed, Visits, as_stored, shuffled_anew
 from matex.run.context import RunContext
+from matex.run.terminal import Terminal
 from matex.sources.interface import RowSource, Source
 from matex.sources.ring_rows import RingRows
 from matex.sources.select import BATCH_SIZE, MakeFeed, stream_of
@@ -60,7 +61,7 @@ def stream_source(
         run.communicator,
         make_feed,
         given,
-        say=run.say_once,
+        say=run.terminal.say_once,
         most=in_epoch and in_epoch * max(1, epochs),
         continues=run.config.checkpoint is not None,
         of_raw=saved is not None and bool(saved.cursor.get(RAW, 1)),
@@ -143,7 +144,7 @@ def _order(samples: int, batch_size: int, shuffle: Any, seed: OrderSeed) -> _Cho
 
 
 def resume(
-    source: Source, saved: checkpoints.Snapshot, run: RunContext, *, initial_epoch: int
+    source: Source, saved: checkpoints.Snapshot, terminal: Terminal, *, initial_epoch: int
 ) -> None:
     """Advance *source* to the position at which *saved* was made; equally on all ranks.
 
@@ -157,4 +158,4 @@ def resume(
         epochs = saved.cursor["epoch"] - initial_epoch
         raw = saved.cursor.get(RAW)  # an older checkpoint does not tell
         source.resume(epochs, digest, is_raw=None if raw is None else bool(raw))
-        run.say("going through the data to where the checkpoint was made")
+        terminal.say("going through the data to where the checkpoint was made")

@@ -74,7 +74,7 @@ def say_dense(run: RunContext, step: ModelStep) -> None:
     large = {name: n for name, n in step.summed_embeddings.items() if n >= _LARGE_BYTES}
     if large and run.communicator.initial_size > 1:
         names = ", ".join(f"{name} {n / 1e6:.0f} MB" for name, n in large.items())
-        run.say_once(
+        run.terminal.say_once(
             f"gradients of embeddings travel as whole tables in each step: {names}; as the "
             "rows that were looked up where batches have one size, look up as many places "
             "for each of their rows, and these take less"

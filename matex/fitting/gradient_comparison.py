@@ -49,11 +49,11 @@ def compared(
     mine = np.array(
         [
             (checksum(rows), 0.0, False, False),
-            (checksum(gradients), rate, run.stop_request.is_requested, spoiled),
+            (checksum(gradients), rate, run.outcome.stop_request.is_requested, spoiled),
         ],
         _ROW,
     )
-    run.faults.during("in-exchange")
+    run.steps.faults.during("in-exchange")
     gathered = run.communicator.allgather(mine.view(np.uint8))
     places, values = gathered.rows.view(_ROW).reshape(-1, 2).T
     ranks = np.array(gathered.ranks)

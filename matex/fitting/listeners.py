@@ -57,6 +57,13 @@ class FitListener:
     def epoch_begins(self) -> None:
         """Act before the first step of an epoch, after metrics were reset; local."""
 
+    def step_begins(self) -> None:
+        """Act before a step that the ranks share; it may be collective.
+
+        Raises:
+            NotShareable: the step cannot be shared any more; on every rank.
+        """
+
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Act after a step that the ranks shared; it may be collective."""
 
@@ -66,6 +73,15 @@ class FitListener:
         Args:
             cursor: position after the batch.
             stops: whether this rank wants training to stop here.
+        """
+
+    def data_ended(self) -> None:
+        """Act where the data of an epoch end, if plain Keras learns it from a fetch; local."""
+
+    def steps_ended(self) -> None:
+        """Act after the last step of an epoch, if the ranks shared it; local.
+
+        All replicas are the one model, and no callback of the epoch's end was called yet.
         """
 
     def epoch_done(self, report: EpochReport) -> None:

@@ -79,6 +79,7 @@ class ReplicaCheck(FitListener):
         self, run: RunContext, model: Any, *, every: int | None, alike: bool = True
     ) -> None:
         self._run = run
+        self._ledger = run.records.ledger
         self._model = model
         self._every = every
         self._alike = alike
@@ -103,7 +104,7 @@ class ReplicaCheck(FitListener):
         self._step_s += report.step_s
         self._busy_s.append(report.step_s - report.exchange_s)
         if self._steps >= self._wait or cursor.ends_epoch:
-            rows = self.check(f"after step {self._run.step - 1}")
+            rows = self.check(f"after step {self._ledger.step - 1}")
             self._wait = interval(rows) if self._every is None else self._every
             self._steps, self._step_s = 0, 0.0
             self._busy_s.clear()
@@ -168,13 +169,17 @@ class ReplicaCheck(FitListener):
         """Print that *rank* is slow, and apply the policy for slow ranks. On every rank."""
         run, policy = self._run, self._run.config.straggler
         line = f"rank {rank} computes {ratio:.1f} times as long as the others"
-        run.say(line + _CONSEQUENCES[policy])
+        run.terminal.say(line + _CONSEQUENCES[policy])
         if policy == "balance":
-            run.balance_from_now()
+            run.ranks.balance_from_now()
         if rank == run.communicator.world.rank:
             evict = policy == "evict"
-            run.events.write(
-                "straggler", step=run.step - 1, ratio=ratio, evicted=evict, balanced=run.balances
+            run.records.events.write(
+                "straggler",
+                step=self._ledger.step - 1,
+                ratio=ratio,
+                evicted=evict,
+                balanced=run.ranks.balances,
             )
             if evict:
                 ft.fail_stop(f"{line}: evicted")
@@ -184,7 +189,11 @@ class ReplicaCheck(FitListener):
         run = self._run
         changed = model_state.broadcast(run.communicator, self._model, sources=good)
         if run.communicator.world.rank in bad:
-            run.events.write("healed", step=run.step - 1, source=list(good), variables=changed)
-            run.warn(f"{when} differed from the other ranks in {', '.join(changed)}: healed")
+            run.records.events.write(
+                "healed", step=self._ledger.step - 1, source=list(good), variables=changed
+            )
+            run.terminal.warn(
+                f"{when} differed from the other ranks in {', '.join(changed)}: healed"
+            )
         names = ", ".join(map(str, bad))
-        run.say(f"{when} rank {names} differed from the others and got their state")
+        run.terminal.say(f"{when} rank {names} differed from the others and got their state")

@@ -58,10 +58,11 @@ class ReplicatedUpdate:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
+        self._ledger = run.records.ledger
         self.leave_agreed = False
         self.in_fit = False
         self.samples = 0
-        self.counts = StepCounts(run)
+        self.counts = StepCounts(run.steps)
         self.differs = False
         self.begin_comparison()
         self.error: TrainingError | None = None
@@ -134,18 +135,18 @@ class ReplicatedUpdate:
         if not self.in_fit:
             run.calls.begin("an optimizer's step")
         started = time.perf_counter()
-        run.faults.at("compute")
+        run.steps.faults.at("compute")
         rows, batch = parts[:sparse], parts[sparse + count :]
         *gradients, rate = parts[sparse : sparse + count]
         self.error = None
-        if run.faults.take("nan"):
+        if run.steps.faults.take("nan"):
             gradients = [np.full_like(part, np.nan) for part in gradients]
-        run.faults.at("before-exchange")
+        run.steps.faults.at("before-exchange")
         found = compared(run, rows, gradients, rate)
         self.are_uneven |= not found.are_equal
         nbytes = found.nbytes
         if not found.finite and not leaves_nan and not self._leaves_nan:
-            self.error = whole_batch_error(run.config.nonfinite, step=run.step)
+            self.error = whole_batch_error(run.config.nonfinite, step=self._ledger.step)
             raise self.error
         if found.are_equal:
             gradients = [part.copy() for part in gradients]  # TensorFlow may write into results
@@ -156,9 +157,9 @@ class ReplicatedUpdate:
             gradients, nbytes = self._replaced(gradients, batch, found)
         else:
             gradients, nbytes = self._averaged(gradients, batch, found)
-        run.faults.at("after-exchange")
+        run.steps.faults.at("after-exchange")
         self.leave_agreed = found.leaves
-        if self.leave_agreed and not self.in_fit and not run.script_checkpoints:
+        if self.leave_agreed and not self.in_fit and not run.checkpoints.by_script:
             self.error = stopped_in_custom_loop()
             raise self.error
         elapsed = time.perf_counter() - started
@@ -180,14 +181,14 @@ class ReplicatedUpdate:
         """
         if not self._have_one_batch(batch):
             self.error = NonFiniteGradients(
-                f"step {self._run.step} has gradients that are not finite on rank "
+                f"step {self._ledger.step} has gradients that are not finite on rank "
                 f"{', '.join(map(str, found.spoiled))}, and no batch known to be that of the others"
             )
             raise self.error
         both = tuple(rank for rank in self.finite if rank in found.finite)
         self.finite = both or found.finite
-        events = self._run.events if self._run.leads else None
-        source, step = self.finite[0], self._run.step
+        events = self._run.records.events if self._run.communicator.world.is_leader else None
+        source, step = self.finite[0], self._ledger.step
         note_replaced(events, self._run.terminal, found.spoiled, source, step=step)
         flat = packed(gradients)[:-TAIL]
         self._run.communicator.broadcast(flat, sources=self.finite)
@@ -218,7 +219,7 @@ class ReplicatedUpdate:
 
     def _mean(self, total: np.ndarray, send: np.ndarray) -> np.ndarray:
         """Mean of the ranks' vectors; with virtual workers the leader's vector, then collective."""
-        if not self._run.virtual_workers:
+        if not self._run.ranks.virtual_workers:
             return np.asarray(total / total[-1])
         leader_s = send.copy()
         self._run.communicator.broadcast(leader_s)
@@ -228,7 +229,7 @@ class ReplicatedUpdate:
         """Sum over the ranks; recovers by itself."""
 
         def prepare(_: np.ndarray) -> None:
-            self._run.faults.during("in-exchange")
+            self._run.steps.faults.during("in-exchange")
 
         return sums.over_members(self._run.communicator, send, prepare=prepare)
 
@@ -242,7 +243,7 @@ class ReplicatedUpdate:
         """Note that the ranks draw different random numbers, and tell it once. Local."""
         if not self.differs:
             self.differs = True
-            self._run.say(
+            self._run.terminal.say(
                 "the ranks computed other gradients from the same batch, so the step draws random "
                 "numbers by a generator without a common seed: those of one rank count for all"
             )

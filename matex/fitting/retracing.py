@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import ft
+from matex.fitting.listeners import FitListener
 from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.script_code.traced_python import TracedPython
@@ -12,7 +13,7 @@ from matex.steps.script_code.traced_python import TracedPython
 __all__ = ["Retracing"]
 
 
-class Retracing:
+class Retracing(FitListener):
     """Traces the step of a fit again where plain Keras would read the script's Python anew.
 
     Plain Keras traces in the first step, after callbacks have begun training, an epoch and a batch,
@@ -55,7 +56,7 @@ class Retracing:
             self._engine.retrace()
         self._has_joined = self._python.has_stepped = True
 
-    def before_step(self) -> None:
+    def step_begins(self) -> None:
         """Trace again, if something has changed and this step is one that plain Keras traces.
 
         Collective before such a step, on all ranks but those that join. A rank that joins cannot

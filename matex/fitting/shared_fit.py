@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import checkpoints
+import ft
 from matex import keras_hooks
 from matex.apoptosis.cut import rebuild
 from matex.checkpointing import model_state
@@ -13,7 +14,9 @@ from matex.data import Batches
 from matex.fitting.agreement import check_alike
 from matex.fitting.announcement import Announcement
 from matex.fitting.balancing import Balancer
+from matex.fitting.data_end import DataEnd
 from matex.fitting.epoch_iterator import EpochIterator
+from matex.fitting.epoch_parts import FitStart
 from matex.fitting.fit_batches import FitBatches
 from matex.fitting.fit_parts import FitParts
 from matex.fitting.fit_record import FitRecord
@@ -23,9 +26,9 @@ from matex.fitting.fit_state.fit_checkpoint import first_epoch, stops_inside
 from matex.fitting.fit_step import compiled_step
 from matex.fitting.joining.resizing import Resizing
 from matex.fitting.joining.spares import FitSpares
-from matex.fitting.listeners import Cursor, FitListener
+from matex.fitting.listeners import FitListener
 from matex.fitting.retracing import Retracing
-from matex.run.context import RunContext
+from matex.fitting.update_check import UpdateCheck
 from matex.sources.data_agreement import sketch_of
 from matex.sources.interface import Source
 from matex.sources.select import BATCH_SIZE, MakeFeed
@@ -42,6 +45,7 @@ class SharedFit(NamedTuple):
 
     iterator: EpochIterator
     spares: FitSpares
+    retracing: Retracing
     listeners: list[FitListener]
     """Listeners, in the order in which they are called after a step."""
 
@@ -81,7 +85,7 @@ def begin_shared(
     )
     announcement = Announcement(fit, source, batch_size * plan.batches.multiplier())
     engine = StepEngine(
-        run,
+        run.steps,
         model,
         source,
         compiled,
@@ -89,7 +93,7 @@ def begin_shared(
         finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
         made_anew=announcement.repeat,
     )
-    run.calls.settled_by(lambda: _settle(run, engine))
+    run.calls.settled_by(lambda: _settle(run.watchdog, engine))
     start = _restored(fit, source)
     model_state.broadcast(run.communicator, model)
     _count(fit, source, start)
@@ -103,9 +107,18 @@ def begin_shared(
         number=fit.number,
         data=fit.checkpoint.data,
     )
-    listeners = [announcement, *_listeners(fit, source, engine, spares)]
-    iterator = _iterator(fit, source, engine, start=start, listeners=listeners)
-    return SharedFit(iterator, spares, listeners)
+    retracing, ending = _tracers(fit, source, engine)
+    listeners = [retracing, announcement, *ending, *_listeners(fit, source, engine, spares)]
+    iterator = EpochIterator(
+        engine,
+        model,
+        source,
+        start=start,
+        rate=plan,
+        uncut=fit.whole,
+        listeners=listeners,
+    )
+    return SharedFit(iterator, spares, retracing, listeners)
 
 
 def _compare_with_saved(fit: FitParts, source: Source, batches: Batches | None) -> None:
@@ -118,16 +131,16 @@ def _compare_with_saved(fit: FitParts, source: Source, batches: Batches | None) 
         cut_as_in(checkpoint.saved, fit.model)
 
 
-def _restored(fit: FitParts, source: Source) -> Cursor:
+def _restored(fit: FitParts, source: Source) -> FitStart:
     """Position at which the fit begins, with model and data as they were there. Local."""
-    saved, start = fit.checkpoint.saved, Cursor(fit.arguments["initial_epoch"], 0, 0)
+    saved, initial_epoch = fit.checkpoint.saved, fit.arguments["initial_epoch"]
     if saved is None:
-        return start
+        return FitStart(initial_epoch)
     fit.checkpoint.restore()
-    resume(source, saved, fit.run, initial_epoch=start.epoch)
+    resume(source, saved, fit.run.terminal, initial_epoch=initial_epoch)
     epoch = first_epoch(saved, fit.arguments["epochs"])
     keras_hooks.start_at(fit.model, epoch)
-    return start._replace(epoch=epoch, samples=saved.cursor["samples"])
+    return FitStart(epoch, saved.cursor["samples"], stops_inside(saved))
 
 
 def _listeners(
@@ -136,7 +149,6 @@ def _listeners(
     """Listeners, in the order in which they are called after a step."""
     run, plan = fit.run, fit.plan
     return [
-        fit.updates,
         FitRecord(run, fit.model, plan, source),
         plan.replicas,
         Balancer(run, engine),
@@ -146,33 +158,18 @@ def _listeners(
     ]
 
 
-def _iterator(
-    fit: FitParts,
-    source: Source,
-    engine: StepEngine,
-    *,
-    start: Cursor,
-    listeners: list[FitListener],
-) -> EpochIterator:
-    model, saved = fit.model, fit.checkpoint.saved
+def _tracers(
+    fit: FitParts, source: Source, engine: StepEngine
+) -> tuple[Retracing, list[FitListener]]:
+    """Listeners that trace the step where plain Keras does, and those that count its updates."""
+    model = fit.model
 
     def as_noted() -> AbstractContextManager[None]:
         return engine.compiled.step.python.as_noted()  # of the step as it is by then
 
     end = EndOfData(model, source, model.train_step, as_noted)
-    return EpochIterator(
-        engine,
-        model,
-        source,
-        start=start,
-        stops=saved is not None and stops_inside(saved),
-        rate=fit.plan,
-        uncut=fit.whole,
-        end=end,
-        retracing=Retracing(fit.run.communicator, engine, end),
-        updates=fit.updates,
-        listeners=listeners,
-    )
+    updates = UpdateCheck(model, engine, fit.arguments["callbacks"])
+    return Retracing(fit.run.communicator, engine, end), [updates, DataEnd(end, updates)]
 
 
 def _source(
@@ -196,19 +193,19 @@ def _source(
     )
 
 
-def _settle(run: RunContext, engine: StepEngine) -> None:
+def _settle(watchdog: ft.Watchdog, engine: StepEngine) -> None:
     """Set replicas to the one model, after an exception on all ranks; collective."""
-    with run.watchdog.working():
+    with watchdog.working():
         engine.consensus()
 
 
-def _count(fit: FitParts, source: Source, start: Cursor) -> None:
+def _count(fit: FitParts, source: Source, start: FitStart) -> None:
     """Count the samples to be trained on. Local."""
     run, epochs = fit.run, fit.arguments["epochs"]
     if source.samples is not None:  # a stream's are counted as they arrive
         expected = (epochs - start.epoch) * source.samples - start.samples
-        run.ledger.expect_samples(max(0, expected))
-    run.ledger.begin_fit(keras_hooks.parameters(fit.model))
+        run.records.ledger.expect_samples(max(0, expected))
+    run.records.ledger.begin_fit(keras_hooks.parameters(fit.model))
 
 
 def cut_as_in(saved: checkpoints.Snapshot, model: Any) -> bool:

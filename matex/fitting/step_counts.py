@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from matex.records.step_report import StepReport
-from matex.run.context import RunContext
+from matex.run.run_steps import RunSteps
 from matex.strategies import Traffic
 
 __all__ = ["StepCounts"]
@@ -16,11 +16,11 @@ class StepCounts:
     """Counts the updates of a train step as one step, and each update outside of one. Local.
 
     Args:
-        run: run whose steps they are.
+        steps: services of the run, which count each step.
     """
 
-    def __init__(self, run: RunContext) -> None:
-        self._run = run
+    def __init__(self, steps: RunSteps) -> None:
+        self._steps = steps
         self._updates: list[StepReport] | None = None  # of the running train step; None outside
         self._has_several = False
         self._newest = 0
@@ -49,7 +49,7 @@ class StepCounts:
     def update_done(self, report: StepReport) -> None:
         """Note the *report* of the update that has begun."""
         if self._updates is None:
-            self._run.step_done(report)
+            self._steps.step_done(report)
         else:
             self._updates.append(report)
 
@@ -68,4 +68,4 @@ class StepCounts:
             sent=sent,
         )
         self._updates.clear()
-        self._run.step_done(report)
+        self._steps.step_done(report)

@@ -11,6 +11,7 @@ from matex.errors import HooksError
 from matex.fitting.listeners import Cursor, FitListener
 from matex.keras_hooks.versions import TESTED
 from matex.records.step_report import StepReport
+from matex.steps.engine import StepEngine
 
 __all__ = ["UpdateCheck"]
 
@@ -22,11 +23,13 @@ class UpdateCheck(FitListener):
     back to an earlier step, or trains the model itself. The count is read again after it.
 
     Args:
+        engine: maker of the steps of the fit.
         callbacks: callbacks of the fit, as given.
     """
 
-    def __init__(self, model: Any, callbacks: Any) -> None:
+    def __init__(self, model: Any, engine: StepEngine, callbacks: Any) -> None:
         self._model = model
+        self._engine = engine
         # Reading the count takes a few percent of a small step.
         self._reads_each_step = any(
             map(keras_hooks.sees_train_batches, keras_hooks.listed(callbacks))
@@ -57,12 +60,14 @@ class UpdateCheck(FitListener):
         yield
         self._wanted += self._count() - before
 
-    def check(self) -> None:
+    def steps_ended(self) -> None:
         """Check that the numbers of updates and steps since :meth:`epoch_begins` are equal.
 
         Raises:
             HooksError: they differ; on every rank.
         """
+        if not self._engine.makes_one_update:
+            return
         made = keras_hooks.updates_made(self._model.optimizer)
         if made is not None and made != self._wanted:
             raise HooksError(

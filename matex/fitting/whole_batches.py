@@ -18,20 +18,23 @@ from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
 from matex.records.equality import in_words
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
+from matex.run.processor import Threads
 
 __all__ = ["WholeBatches", "slower"]
 
 _EVERY = 64  # steps between comparisons of weights, by default, where gradients always differ
 
 
-def slower(run: RunContext) -> str:
-    """Phrase about the time it costs when every rank of *run* computes the whole batch; pure."""
-    threads, cores = run.threads.own, run.threads.host
-    if threads >= cores:
+def slower(threads: Threads) -> str:
+    """Phrase about the time it costs when every rank computes the whole batch; pure.
+
+    Args:
+        threads: threads and cores of a rank.
+    """
+    own, cores = threads
+    if own >= cores:
         return "exact but no faster"
-    return (
-        f"exact but slower than in one process: each has {threads} of the {cores} cores of its host"
-    )
+    return f"exact but slower than in one process: each has {own} of the {cores} cores of its host"
 
 
 class WholeBatches:
@@ -59,6 +62,7 @@ class WholeBatches:
         leaves_nan: bool = False,
     ) -> None:
         self._run = run
+        self._ledger = run.records.ledger
         self._model = model
         self._replicated = replicated
         self._number = number
@@ -86,7 +90,7 @@ class WholeBatches:
             but_for: names of the reasons, as in the event ``fit``.
             told: names of the reasons for divided batches.
         """
-        self._but_for, self._from_step = but_for, self._run.step
+        self._but_for, self._from_step = but_for, self._ledger.step
         self._was_told_otherwise = told != but_for
 
     def cannot_cut(self, reason: NotShareable) -> None:
@@ -101,29 +105,31 @@ class WholeBatches:
             is_iterating: whether an iterator of shared steps supplies the batches.
         """
         run = self._run
-        if run.joining is not None and run.communicator.world.awaits_admission:
+        if run.elastic.joining is not None and run.communicator.world.awaits_admission:
             why = "every rank computes whole batches in the fit that they are in"
-            run.joining.leave(why, for_good=False)
+            run.elastic.joining.leave(why, for_good=False)
         kept = (
             "checkpoints are made of it at ends of epochs only"
             if is_iterating
             else "no checkpoint is made of this fit"
         )
-        but = f"; {kept}" if run.saver.is_on else ""
+        but = f"; {kept}" if run.checkpoints.saver.is_on else ""
         if run.config.strategy != "sync":
             but += f"; strategy {run.config.strategy} is not used"
         if run.config.shuffle == "ring" and not is_iterating:
             but += "; shuffle ring is not used"
         if run.communicator.initial_size > 1:
-            self._lines = [
-                f"every rank computes the whole batch, {slower(run)}; because {reason}{but}"
-            ]
-            if is_iterating and run.step == self._from_step and self._was_told_otherwise:
+            pace = slower(run.ranks.threads)
+            self._lines = [f"every rank computes the whole batch, {pace}; because {reason}{but}"]
+            if is_iterating and self._ledger.step == self._from_step and self._was_told_otherwise:
                 self._lines.append(f"numbers: {in_words(self._but_for)}")
         self._has_begun, self._is_iterating = True, is_iterating
         self._replicated.begin_fit(leaves_nan=self._leaves_nan)
-        run.events.write(
-            "fit", fit=self._number, step=run.step, whole=str(reason), but_for=self._but_for
+        run.records.note(
+            "fit",
+            fit=self._number,
+            whole=str(reason),
+            but_for=self._but_for,
         )
 
     def step_of(self, make: Callable[[], Logs]) -> Logs:
@@ -156,14 +162,14 @@ class WholeBatches:
             return ()
         every = run.config.check_every
         is_new = (replicated.have_drawn or replicated.finite) and not replicated.differs
-        if every != 0 and (is_new or run.step >= self._compares_at):
+        if every != 0 and (is_new or self._ledger.step >= self._compares_at):
             changing = {id(v) for v in keras_hooks.changing_variables(self._model)}
             variables = model_state.variables_of(self._model)
             fixed = [v for v in variables if id(v) not in changing]  # others may differ by draws
-            good = self._replicas.compare(f"after step {run.step - 1}", fixed)
+            good = self._replicas.compare(f"after step {self._ledger.step - 1}", fixed)
             if good:
                 return good
-            self._compares_at = run.step + (_EVERY if every is None else every)
+            self._compares_at = self._ledger.step + (_EVERY if every is None else every)
         if replicated.have_drawn:
             replicated.tell_differing()
         return ()
@@ -172,7 +178,7 @@ class WholeBatches:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
         run, replicated = self._run, self._replicated
         if batch.is_of_stream:
-            run.ledger.expect_samples(batch.rows)
+            self._ledger.expect_samples(batch.rows)
         replicated.samples = batch.rows
         started = time.perf_counter()
         train = self._train_function(original, batch)
@@ -180,7 +186,7 @@ class WholeBatches:
         if replicated.samples:  # one rank averages nothing, which counts steps elsewhere
             replicated.samples = 0
             taken = time.perf_counter() - started
-            run.step_done(
+            run.steps.step_done(
                 StepReport(samples=batch.rows, planned=batch.rows, step_s=taken, exchange_s=0.0)
             )
         return logs

@@ -44,8 +44,8 @@ class TrainerHooks(Protocol):
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
-    def applying(self, optimizer: Any, gradients: Any) -> Any: ...
-    def stepping_on(self, data: Any) -> None: ...
+    def before_apply(self, optimizer: Any, gradients: Any) -> Any: ...
+    def note_train_step(self, data: Any) -> None: ...
 
 
 def attach(hooks: TrainerHooks) -> None:
@@ -170,11 +170,11 @@ def _noted(hooks: TrainerHooks) -> Callable[[Any], contextlib.AbstractContextMan
 
         @functools.wraps(original)
         def train_step(data: Any) -> Any:
-            hooks.stepping_on(data)
+            hooks.note_train_step(data)
             try:
                 return original(data)
             finally:
-                hooks.stepping_on(None)
+                hooks.note_train_step(None)
 
         own = vars(model).get("train_step")
         # Past Keras's own attributes, which would look for variables in it.
@@ -214,7 +214,7 @@ def _guard_apply(owner: Any, hooks: TrainerHooks) -> None:
             return instead(self, list(grads), trainable_variables)
         if optimizers.is_recording():
             raise SeveralUpdatesFound("train_step uses more than the model's own optimizer")
-        grads = hooks.applying(self, list(grads))
+        grads = hooks.before_apply(self, list(grads))
         with optimizers.updating():
             return original(self, grads, trainable_variables)
 

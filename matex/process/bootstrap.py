@@ -72,7 +72,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     processor = Threads(own=place.cores.threads, host=place.host_cores)
     run = RunContext(config, communicator, events, stop_request, processor, joining, cold_spares)
     if config.deterministic and (sets := devices.differing_sets(communicator, instruction_set())):
-        run.say(
+        run.terminal.say(
             f"warning: the processors of the ranks have the instruction sets {', '.join(sets)}, so "
             f"bits follow from who computes what; set {LIMIT} alike for all, to AVX2 for example"
         )
@@ -80,7 +80,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     ft.shield(lambda: _end_program(adapter), before_print=shorten, is_harmless=is_of_script_alone)
     _leave_together(adapter)
     if place.gpu.note:
-        run.say(place.gpu.note)
+        run.terminal.say(place.gpu.note)
     return adapter
 
 
@@ -139,4 +139,4 @@ def _end_program(adapter: KerasAdapter) -> None:
 def _step() -> int | None:
     """Number of this rank's training step; None before the first."""
     adapter = session.current
-    return None if adapter is None or not adapter.run.step else adapter.run.step
+    return None if adapter is None else adapter.run.records.ledger.step or None

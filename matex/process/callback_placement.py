@@ -26,7 +26,7 @@ from matex.process.leader_writes import NotedSaves, drop_row, in_order, keeping_
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 from matex.records import console
 
-__all__ = ["AgreementCallback", "LeaderProgressBar", "OnLeader", "share_out"]
+__all__ = ["AgreementCallback", "LeaderProgressBar", "OnLeader", "placed_callbacks"]
 
 # Those of Keras's that write, send or print, and decide nothing for the training.
 _WRITING = (keras.callbacks.CSVLogger, keras.callbacks.RemoteMonitor, keras.callbacks.TensorBoard)
@@ -252,7 +252,7 @@ for _name in vars(keras.callbacks.ProgbarLogger):
         setattr(LeaderProgressBar, _name, _seen_on_leader(_name))
 
 
-def share_out(
+def placed_callbacks(
     callbacks: Any,
     *,
     verbose: Any,

@@ -76,9 +76,9 @@ class CustomLoops:
         with run.watchdog.working(), run.calls.made(name), self._calls.within(kind):
             yield
 
-    def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
+    def before_apply(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
-        self._loop_steps.applying()
+        self._loop_steps.before_apply()
         if self._run.communicator.initial_size == 1:
             if self._calls.is_empty:
                 self._remember_optimizer(optimizer)
@@ -117,7 +117,7 @@ class CustomLoops:
                 trainers.whole_step_made()
             return logs
 
-    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+    def average_tape(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average *gradients* of *sources* for a distributed tape; collective in custom loops.
 
         Under fit and train_on_batch the optimizer sees to it.
@@ -141,8 +141,8 @@ class CustomLoops:
                 "one matex.Checkpoint was wanted. Received: a second; give all parts to the first"
             )
         self._has_checkpoint = True
-        self._run.script_checkpoints = True
-        self._run.stop_request.raise_in_handler(False)
+        self._run.checkpoints.by_script = True
+        self._run.outcome.stop_request.raise_in_handler(False)
 
     def _note_shared(self, model: Any) -> None:
         """Note the *model* of a step that is shared."""
@@ -152,7 +152,7 @@ class CustomLoops:
     def _say_refused(self, line: str) -> None:
         """Say in a *line* why a step is not shared."""
         self._is_told_whole = True
-        self._run.say_once(f"{line}; {slower(self._run)}")
+        self._run.terminal.say_once(f"{line}; {slower(self._run.ranks.threads)}")
 
     def _remember_optimizer(self, optimizer: Any) -> None:
         """Note *optimizer* of a loop: its state and weights are compared at the end."""
@@ -170,8 +170,8 @@ class CustomLoops:
     def say_unsaved(self, what: str) -> None:
         """Print once that no checkpoint is made of *what*, if there is a place for checkpoints."""
         self._refuse_apart(what)
-        if self._run.saver.is_on and not self._has_checkpoint:
-            self._run.say_once(
+        if self._run.checkpoints.saver.is_on and not self._has_checkpoint:
+            self._run.terminal.say_once(
                 f"no checkpoint is made of {what}: only the script could continue it, "
                 "with matex.Checkpoint"
             )
@@ -183,19 +183,22 @@ class CustomLoops:
             StopRequested: there is a stop request.
         """
         self.say_unsaved(_LOOP)
-        if self._run.stop_request.is_requested:
+        if self._run.outcome.stop_request.is_requested:
             raise stopped_in_custom_loop()
-        self._run.stop_request.raise_in_handler(True)
+        self._run.outcome.stop_request.raise_in_handler(True)
 
     def _say_whole(self) -> None:
         if not self._is_told_whole:
-            self._run.say_once(
-                f"{_LOOP} runs whole on every rank, {slower(self._run)}; fit, train_on_batch, "
+            pace = slower(self._run.ranks.threads)
+            self._run.terminal.say_once(
+                f"{_LOOP} runs whole on every rank, {pace}; fit, train_on_batch, "
                 f"and{self._where_shared} a step under tf.function or matex.step share the work"
             )
         self.say_unsaved(_LOOP)
 
     def _refuse_apart(self, what: str) -> None:
         """End a newcomer that would train alone before it has joined."""
-        if self._run.joining is not None and self._run.communicator.world.awaits_admission:
-            self._run.joining.leave(f"the script trains by {what} before the fit that they are in")
+        if self._run.elastic.joining is not None and self._run.communicator.world.awaits_admission:
+            self._run.elastic.joining.leave(
+                f"the script trains by {what} before the fit that they are in"
+            )

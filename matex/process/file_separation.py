@@ -35,11 +35,13 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
     if run.communicator.initial_size == 1:
         ft.on_fail_stop(lambda reason: _complete(None))
         return None
-    run.key = run.key or _agreed_key(run.communicator)
-    entropy.install(run.key)
+    run.ranks.key = run.ranks.key or _agreed_key(run.communicator)
+    entropy.install(run.ranks.key)
     own = run.config
     files = PrivateFiles(
-        run.communicator, run.key, (own.report, own.checkpoint, own.memory, own.cache_directory)
+        run.communicator,
+        run.ranks.key,
+        (own.report, own.checkpoint, own.memory, own.cache_directory),
     )
     if asks_for_rank(_text_of(Path(sys.argv[0]))):
         files.script_knows_ranks()

@@ -19,7 +19,7 @@ from matex.fitting.loops.train_on_batch import BatchTrainers
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.process.apoptosis_option import ApoptosisOption
 from matex.process.call_stack import CallKind, CallStack, arguments_of
-from matex.process.callback_placement import AgreementCallback, share_out
+from matex.process.callback_placement import AgreementCallback, placed_callbacks
 from matex.process.custom_loops import CustomLoops
 from matex.process.data_pass import DataPass
 from matex.process.file_separation import separate_files
@@ -45,7 +45,7 @@ class KerasAdapter:
         self._calls = CallStack()
         self._custom_loops = CustomLoops(run, self._calls, self.replicated)
         self._earlier = EarlierFits(run, self._custom_loops.trained)
-        self._data_pass = DataPass(run.say)
+        self._data_pass = DataPass(run.terminal.say)
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None
@@ -69,12 +69,12 @@ class KerasAdapter:
         keras_hooks.attach(self)
         keras_hooks.watch_environment()
         if self.run.communicator.initial_size > 1:
-            keras_hooks.leave_xla(self.run.say)
+            keras_hooks.leave_xla(self.run.terminal.say)
         self._custom_loops.share()
         if strange := keras_hooks.untested():
-            self.run.say(strange)
+            self.run.terminal.say(strange)
         self._life_cycle.begin()
-        self.run.replacements.files = self._files = separate_files(self.run, self._life_cycle)
+        self.run.elastic.files = self._files = separate_files(self.run, self._life_cycle)
 
     def rank_is_asked_for(self) -> None:
         """Note that the script has asked for its rank, so it may act on one rank alone; local."""
@@ -105,7 +105,7 @@ class KerasAdapter:
             self.run, model, number=number, order_seed=self._order_seeds.next(), arguments=given,
             replicated=self.replicated, trained=self._custom_loops.trained,
         )  # fmt: skip
-        self.run.stop_request.raise_in_handler(False)  # its steps will ask
+        self.run.outcome.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
             self._fit, read = None, functools.partial(self._data_pass.make, original, model, given)
             with self._calls.within(CallKind.PLAIN):
@@ -117,13 +117,13 @@ class KerasAdapter:
         self._model = model
         self._earlier.begin(model, number)
         try:
-            shared = {**self._shared_out(given, last), "epochs": asked}
+            shared = {**self._with_placed_callbacks(given, last), "epochs": asked}
             if fit.resumed_epoch is not None:
                 last.resume(fit.resumed_epoch, fit.csv_lines)
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
             self._share_written()
             last.write_left_out()
-            self.run.replacements.note_history(number, keras_hooks.history_of(model))
+            self.run.elastic.arrivals.note_history(number, keras_hooks.history_of(model))
             self._earlier.end(model, given, number)
             return history
         finally:
@@ -143,7 +143,7 @@ class KerasAdapter:
 
     def evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._calls.only is CallKind.FIT and kwargs.get("_use_cached_eval_dataset"):
-            with self.run.trace.call("validation"):
+            with self.run.records.trace.call("validation"):
                 return self._within(CallKind.EVALUATE, lambda: original(model, *args, **kwargs))
         if self._calls.is_beside:
             return self._beside("evaluates", lambda: original(model, *args, **kwargs))
@@ -151,10 +151,10 @@ class KerasAdapter:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("evaluate"):
             given = arguments_of(original, model, *args, **kwargs)
-            given = self._shared_out(given | given.pop("kwargs", {}))  # which pops first
+            given = self._with_placed_callbacks(given | given.pop("kwargs", {}))  # which pops first
             check_equal(self.run.communicator, model, "evaluate")
             self._model = model
-            with self.run.trace.call("evaluate"):
+            with self.run.records.trace.call("evaluate"):
                 return self._within(CallKind.EVALUATE, lambda: original(model, **given))
 
     def predict(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -163,11 +163,11 @@ class KerasAdapter:
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("predict"):
-            given = self._shared_out(arguments_of(original, model, *args, **kwargs))
+            given = self._with_placed_callbacks(arguments_of(original, model, *args, **kwargs))
             check_equal(self.run.communicator, model, "predict")
             model.make_predict_function()
             self._model = model
-            with self.run.trace.call("predict"):
+            with self.run.records.trace.call("predict"):
                 return self._within(CallKind.PREDICT, lambda: original(model, **given))
 
     def train_on_batch(
@@ -225,7 +225,7 @@ class KerasAdapter:
     def _say_whole(self, verb: str, reason: str) -> None:
         """Print why all ranks do the same work, if there are several."""
         if self.run.communicator.initial_size > 1:
-            self.run.say_once(f"every rank {verb} all of the data: {reason}")
+            self.run.terminal.say_once(f"every rank {verb} all of the data: {reason}")
 
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         trainers = BatchTrainers(self.run, model)
@@ -247,17 +247,17 @@ class KerasAdapter:
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         return predict_function(original)
 
-    def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
+    def before_apply(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
-        return self._custom_loops.applying(optimizer, gradients)
+        return self._custom_loops.before_apply(optimizer, gradients)
 
-    def stepping_on(self, data: Any) -> None:
+    def note_train_step(self, data: Any) -> None:
         """Note the *data* of a train step that is traced or run; None after it. Local."""
         self.replicated.begin_train_step(data)
 
-    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+    def average_tape(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average *gradients* of *sources* for a distributed tape; collective in custom loops."""
-        return self._custom_loops.taped(gradients, sources)
+        return self._custom_loops.average_tape(gradients, sources)
 
     def begin_own_checkpoint(self) -> int:
         """Note that the script saves a custom loop; return the number of earlier fits; local.
@@ -268,14 +268,14 @@ class KerasAdapter:
         self._custom_loops.begin_checkpoint()
         return self._fits
 
-    def _shared_out(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:
+    def _with_placed_callbacks(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:
         """Arguments for Keras's own method, with each callback placed on its ranks. Local."""
         asked = keras_hooks.listed(given["callbacks"])
         self._sees_test_batches = any(map(keras_hooks.sees_test_batches, asked))
-        callbacks = share_out(
+        callbacks = placed_callbacks(
             asked,
             verbose=given["verbose"],
-            leads=lambda: self.run.leads,
+            leads=lambda: self.run.communicator.world.is_leader,
             alone=self._alone,
             restored=self._restored,
             beside_bar=living_ranks(self.run),

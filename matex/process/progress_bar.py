@@ -34,7 +34,8 @@ def living_ranks(run: RunContext) -> BesideBar | None:
     if not shown:
         return None
     return BesideBar(
-        lambda: f"ranks: {run.size_of(run.communicator.world)}/{shown}", run.config.shown_columns
+        lambda: f"ranks: {run.ranks.size_of(run.communicator.world)}/{shown}",
+        run.config.shown_columns,
     )
 
 

@@ -19,11 +19,11 @@ class Coming(NamedTuple):
 
     Args:
         host: name of its host.
-        come: function that starts or calls the process, and returns its :class:`ft.Way`.
+        come: function that starts or calls the process, and returns it.
     """
 
     host: str
-    come: Callable[[], ft.Way]
+    come: Callable[[], ft.PendingProcess]
 
 
 class Candidates(Protocol):

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any, NoReturn
 
 import ft
-from matex.run.replacements import DATA, FIT, FOR_GOOD, GONE, OVER, TRAINED, Welcome
+from matex.run.welcome import DATA, FIT, FOR_GOOD, GONE, OVER, TRAINED, Welcome
 
 __all__ = ["Joining"]
 

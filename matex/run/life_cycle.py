@@ -32,6 +32,8 @@ class RunLifeCycle:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
+        self._events = run.records.events
+        self._saver = run.checkpoints.saver
         self._started = time.time()
         self._at_end: list[Callable[[], None]] = []
 
@@ -49,32 +51,32 @@ class RunLifeCycle:
         """
         run = self._run
         world = run.communicator.world
-        run.events.write(
+        self._events.write(
             "start", pid=world.me.pid, host=world.me.host,
-            world_size=run.active if world.awaits_admission else run.size_of(world),
+            world_size=run.ranks.active if world.awaits_admission else run.ranks.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
-            ends_s=run.stop_request.ends_s,
+            ends_s=run.outcome.stop_request.ends_s,
         )  # fmt: skip
-        if run.joining is not None:
-            run.events.write("exchange", **run.exchange_choice.described(world))
+        if run.elastic.joining is not None:
+            self._events.write("exchange", **run.steps.exchange_choice.described(world))
             run.watchdog.start()
-            run.saver.join()
+            self._saver.join()
             return
         if world.size > 1 and not run.communicator.ulfm:
-            run.say(
+            run.terminal.say(
                 "no ULFM in this MPI, or it was not switched on: the first death ends all ranks "
                 "(matex run --max-restarts N starts them again; with Open MPI 5 the others go on)"
             )
         elif world.size > 1 and (weak := mpi.weakness(*mpi.load().get_vendor())):
-            run.say(f"warning: {weak}")
+            run.terminal.say(f"warning: {weak}")
         self._record_exchange()
         run.watchdog.start()
-        saved = run.saver.start()
-        run.ledger.job.begin(run.communicator, run.events, saved)
-        run.continue_from(saved)
+        saved = self._saver.start()
+        run.records.ledger.job.begin(run.communicator, self._events, saved)
+        run.checkpoints.continue_from(saved)
         if saved is not None:
-            run.events.write("resumed", **saved.cursor)
-            run.say(f"continuing from the checkpoint of step {saved.step}")
+            self._events.write("resumed", **saved.cursor)
+            run.terminal.say(f"continuing from the checkpoint of step {saved.step}")
 
     def _record_exchange(self) -> None:
         """Choose the exchange of this rank, and record it; collective.
@@ -82,16 +84,16 @@ class RunLifeCycle:
         Raises:
             InputError: the requested exchange is missing on some ranks; raised on every rank.
         """
-        run, choice = self._run, self._run.exchange_choice
+        run, choice = self._run, self._run.steps.exchange_choice
         if run.config.strategy == "sync" and not run.config.deterministic:
             choice.try_out(run.communicator)
-        run.events.write("exchange", **choice.described(run.communicator.world))
+        self._events.write("exchange", **choice.described(run.communicator.world))
         native = choice.kind == "native"
         if run.config.exchange == "native" and not run.communicator.agree(native):
             reason = "another rank has none" if native else choice.why
             raise InputError(f"exchange must be native on every rank. Received: {reason}")
         if run.config.exchange == "auto" and not native:
-            run.say(f"using the host exchange: {choice.why}")
+            run.terminal.say(f"using the host exchange: {choice.why}")
 
     # The end.
 
@@ -105,29 +107,31 @@ class RunLifeCycle:
         run = self._run
         if run.outcome.end():
             return
-        if run.joining is not None and run.communicator.world.awaits_admission:
-            run.joining.leave("the script came to its end, without the fit that the others are in")
-        run.replacements.end()
-        waiting = {member.rank for member in run.communicator.world.reserve}
-        run.call_spares_back(closing=True)
+        if run.elastic.joining is not None and run.communicator.world.awaits_admission:
+            run.elastic.joining.leave(
+                "the script came to its end, without the fit that the others are in"
+            )
+        run.elastic.replacements.end()
+        waiting = {member.rank for member in run.communicator.world.spares}
+        run.elastic.call_spares_back(closing=True)
         run.calls.begin("the end of the script")
         if run.outcome.is_released:
             weights_hash, reason = None, reason or "was in reserve when the others left"
-        run.saver.close()
-        run.trace.flush()
-        run.progress.end()
+        self._saver.close()
+        run.records.trace.flush()
+        run.records.progress.end()
         gathered = run.communicator.allgather(_row_of(weights_hash))
         run.communicator.barrier()  # all ranks have written their events and checkpoints
         for call in self._at_end:
             call()
         if reason is None and run.outcome.stopped is None:
-            run.saver.discard_memory()  # it is not needed any more
-            if run.config.strict and lost_to_own_errors(run.events.all()):
+            self._saver.discard_memory()  # it is not needed any more
+            if run.config.strict and lost_to_own_errors(self._events.all()):
                 run.outcome.lose_strictly()
                 reason = LOST_STRICTLY
-        if run.leads and run.saver.is_stale():
-            run.warn("others have gone on without these ranks: no summary is written")
-        elif run.leads and run.config.report is not None:
+        if run.communicator.world.is_leader and self._saver.is_stale():
+            run.terminal.warn("others have gone on without these ranks: no summary is written")
+        elif run.communicator.world.is_leader and run.config.report is not None:
             self._write_report(run.config.report, gathered, waiting, reason)
         run.communicator.leave()
         run.watchdog.stop()
@@ -140,7 +144,7 @@ class RunLifeCycle:
 
         Args:
             gathered: rows of :func:`_row_of`.
-            waiting: ranks that were in reserve when the script ended.
+            waiting: spares when the script ended.
             reason: reason for which the run failed; None if it did not.
         """
         run, stopped = self._run, self._run.outcome.stopped
@@ -152,28 +156,28 @@ class RunLifeCycle:
         }
         if reason is None and len(set(hashes.values())) > 1:
             reason = f"ranks end with different weights: {hashes}"
-            run.warn(reason)
+            run.terminal.warn(reason)
         status = "finished" if reason is None else "failed"
         if stopped is not None and reason is None:
             status, reason = "stopped", stopped.reason
-        resumable = status == "failed" and run.saver.has_file()
-        run.events.write(status, reason=reason)
+        resumable = status == "failed" and self._saver.has_file()
+        self._events.write(status, reason=reason)
         living = set(run.communicator.world.ranks) - waiting
         summary = summarize(
-            run.ledger.totals,
-            run.events.all(),
+            run.records.ledger.totals,
+            self._events.all(),
             status=status,
             reason=reason,
             resumable=stopped.resumable if stopped and status == "stopped" else resumable,
-            world_size_end=min(run.active, len(living)),
-            weights_hash=dict(list(hashes.items())[: run.active]),
-            wall_s=time.time() - self._started + run.stop_request.began_before_s,
+            world_size_end=min(run.ranks.active, len(living)),
+            weights_hash=dict(list(hashes.items())[: run.ranks.active]),
+            wall_s=time.time() - self._started + run.outcome.stop_request.began_before_s,
         )
         self._write_summary(report, summary)
         try:
-            write_trace(report, run.events.all())
+            write_trace(report, self._events.all())
         except OSError as error:
-            run.warn(f"{report / TRACE} cannot be written: {error.strerror}")
+            run.terminal.warn(f"{report / TRACE} cannot be written: {error.strerror}")
 
     def _write_summary(self, report: Path, summary: dict[str, Any]) -> None:
         """Write the table of faults, and last the summary; a full disk raises nothing."""
@@ -181,20 +185,20 @@ class RunLifeCycle:
             give_room(report)
             write_text(report / FAULTS, faults_csv(summary["faults"]))
         except OSError as error:
-            self._run.warn(f"{report / FAULTS} cannot be written: {error.strerror}")
+            self._run.terminal.warn(f"{report / FAULTS} cannot be written: {error.strerror}")
         try:
             write_json(report / SUMMARY, summary)
         except OSError as error:
-            self._run.warn(f"{report / SUMMARY} cannot be written: {error.strerror}")
+            self._run.terminal.warn(f"{report / SUMMARY} cannot be written: {error.strerror}")
 
     def _record_unfired(self) -> None:
         """Record planned faults that never fired, so that they do not pass for survived."""
         run = self._run
-        for fault, ranks in unfired(run.config.faults, run.events.all()):
-            run.events.write("fault-not-fired", fault=fault.text, ranks=ranks)
+        for fault, ranks in unfired(run.config.faults, self._events.all()):
+            self._events.write("fault-not-fired", fault=fault.text, ranks=ranks)
             some = 0 < len(ranks) < len(fault.ranks)
             where = f" on rank {', '.join(map(str, ranks))}" if some else ""
-            run.say(f"the injected fault {fault.text} never fired{where}")
+            run.terminal.say(f"the injected fault {fault.text} never fired{where}")
 
 
 def _row_of(weights_hash: str | None) -> np.ndarray:

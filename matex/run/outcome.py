@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from matex.checkpointing.stop_requests import StopRequest
 from matex.records.summary import Stopped
 
 __all__ = ["RunOutcome"]
 
 
 class RunOutcome:
-    """Facts about the end, recorded before it; each is set once. Local."""
+    """Facts about the end, recorded before it; each is set once. Local.
 
-    def __init__(self) -> None:
+    Args:
+        stop_request: stop requests by signals and by the wall time, which this rank has heard.
+    """
+
+    def __init__(self, stop_request: StopRequest) -> None:
+        self.stop_request = stop_request
         self._stopped: Stopped | None = None
         self._is_released = False
         self._lost_strictly = False

@@ -29,33 +29,35 @@ def checkpoint_and_exit(run: RunContext, make_state: MakeState | None) -> None:
         _exit_to_regrow(run, make_state)
         return
     problem = None
-    if run.saver.files is None:
+    if run.checkpoints.saver.files is None:
         problem = "--checkpoint DIR was not given, so there is nothing to continue from"
     elif make_state is None:
         problem = "no checkpoint can be made of this training"
-    elif not run.save_for_all(make_state):
+    elif not run.checkpoints.saver.save_for_all(make_state):
         problem = "the checkpoint could not be written"
     record_stop(run, problem)
     raise PreemptedExit(resumable=problem is None)
 
 
 def _exit_to_regrow(run: RunContext, make_state: MakeState | None) -> None:
-    run.stop_request.missing_heard()
+    run.outcome.stop_request.missing_heard()
     if make_state is None:
-        run.never_regrow()
-        run.say("no checkpoint can be made of this training: it goes on with fewer ranks")
-    elif run.save_for_all(make_state):
+        run.elastic.never_regrow()
+        run.terminal.say("no checkpoint can be made of this training: it goes on with fewer ranks")
+    elif run.checkpoints.saver.save_for_all(make_state):
         size, wanted = run.communicator.world.size, run.config.grow_to
-        reason = f"left after step {run.step} with {size} ranks, to go on with {wanted}"
+        reason = (
+            f"left after step {run.records.ledger.step} with {size} ranks, to go on with {wanted}"
+        )
         run.outcome.stop(reason, resumable=True)
-        if run.leads:
-            run.events.write("short", step=run.step, world_size=size, wanted=wanted)
+        if run.communicator.world.is_leader:
+            run.records.note("short", world_size=size, wanted=wanted)
         raise PreemptedExit(resumable=True)
 
 
 def _codes(run: RunContext) -> set[int]:
     """The codes of the stop requests of all ranks; collective."""
-    row = np.array([run.stop_request.code], np.int64)
+    row = np.array([run.outcome.stop_request.code], np.int64)
     return {int(code) for code in run.communicator.allgather(row).rows[:, 0]}
 
 
@@ -68,8 +70,8 @@ def record_stop(run: RunContext, problem: str | None) -> None:
     codes = _codes(run) - {0, MISSING}
     signals = [described(code) for code in sorted(codes)] or ["a rank that died"]
     # A signal to matex run reaches the ranks as another signal.
-    signals = [event["signal"] for event in stop_signals(run.events.all())] or signals
+    signals = [event["signal"] for event in stop_signals(run.records.events.all())] or signals
     why = f"; {problem}" if problem else ""
-    reason = f"asked to stop after step {run.step} ({signals[0]}){why}"
+    reason = f"asked to stop after step {run.records.ledger.step} ({signals[0]}){why}"
     run.outcome.stop(reason, resumable=not problem)
-    run.say(reason)
+    run.terminal.say(reason)

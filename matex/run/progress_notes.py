@@ -74,7 +74,7 @@ class ProgressNotes:
                 world_size=self._size_of(world),
                 **progress,
             )
-            self._recoveries.spares_lost(self._communicator.lost_in_reserve())
+            self._recoveries.spares_lost(self._communicator.lost_spares())
 
     def _note_timings(self, step: int) -> None:
         """Note the duration of this rank's own steps up to *step*, and its memory."""

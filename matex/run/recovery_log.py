@@ -61,8 +61,8 @@ class RecoveryLog:
     def heard(self, recovery: ft.Recovery) -> None:
         """Record *recovery*; the communicator calls this after each."""
         before, after = recovery.before, recovery.after
-        living = {member.rank for member in (*after.members, *after.reserve)}
-        self.spares_lost(m.rank for m in before.reserve if m.rank not in living)
+        living = {member.rank for member in (*after.members, *after.spares)}
+        self.spares_lost(m.rank for m in before.spares if m.rank not in living)
         if not recovery.lost and not recovery.replaced:  # a peer was already leaving
             return
         self._generation = after.generation

@@ -38,7 +38,7 @@ def decide(
     request: Request,
     members: Sequence[ft.Member],
     *,
-    reserve: Sequence[ft.Member],
+    spares: Sequence[ft.Member],
     shares: bool,
     survives: bool,
     respawns: bool,
@@ -47,7 +47,7 @@ def decide(
 
     Args:
         members: ranks that train.
-        reserve: ranks in reserve. Where a host is drained they take the places of its ranks.
+        spares: ranks that wait. Where a host is drained they take the places of its ranks.
         shares: whether the run shares its work among ranks, as a run with one rank does not.
         survives: whether the others go on when ranks end, as with ULFM.
         respawns: whether processes can join the running fit.
@@ -62,20 +62,20 @@ def decide(
             return Decision(refused=f"no rank is on {request.host}; ranks are on {hosts}")
         if len(leaving) == size:
             return Decision(refused=f"all ranks are on {request.host}: nobody would be left")
-        there = [str(member.rank) for member in reserve if member.host == request.host]
+        there = [str(member.rank) for member in spares if member.host == request.host]
         if there:
             return Decision(
                 refused=f"rank {there[0]}, in reserve, is on {request.host}, and waits until the "
                 "fit is over"
             )
-        taken = min(len(reserve), len(leaving))
+        taken = min(len(spares), len(leaving))
         return Decision(leaving, size - len(leaving) + taken)
     if request.size <= size:
         leaving = tuple(member.rank for member in members[request.size :])
         return Decision(leaving, request.size)
     if not shares:
         return Decision(refused="the run began with 1 rank, and shares nothing; begin with 2")
-    joining = min(len(reserve), request.size - size)
+    joining = min(len(spares), request.size - size)
     if size + joining < request.size and not respawns:
         others = f"{joining} ranks are in reserve; others" if joining > 1 else "ranks"
         others = "1 rank is in reserve; others" if joining == 1 else others

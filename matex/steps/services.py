@@ -15,7 +15,7 @@ __all__ = ["StepServices", "StepSource", "VacantPlaces"]
 
 
 class StepServices(Protocol):
-    """The run, as used by its steps: :class:`matex.run.context.RunContext`."""
+    """The run, as used by its steps: :class:`matex.run.run_steps.RunSteps`."""
 
     @property
     def communicator(self) -> ft.Communicator:

@@ -87,7 +87,7 @@ def work(victim: int, more: int, cold: int) -> None:
         if total[1]:
             admitted = communicator.admit(newcomer)
             assert admitted is not None
-            assert [member.rank for member in communicator.world.reserve] == [admitted.rank]
+            assert [member.rank for member in communicator.world.spares] == [admitted.rank]
         left -= was_short and communicator.world.size == ranks
     mark(f"end-{communicator.world.rank}", [communicator.world.ranks, int(done[0]), os.getpid()])
     if spares is not None and communicator.world.is_leader:

@@ -47,7 +47,9 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
 
     class Observed(ft.Hooks):
         def recovery_point(self) -> None:
-            if reached("recovery") or (fault["phase"] == "recovery" and communicator.world.waits):
+            if reached("recovery") or (
+                fault["phase"] == "recovery" and communicator.world.is_spare
+            ):
                 strike()
 
         def recovered(self, r: ft.Recovery) -> None:
@@ -117,7 +119,7 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
             sizes.append(communicator.world.size)
         if joined:
             workers = communicator.world.ranks
-            waiting = [m.rank for m in communicator.world.reserve]
+            waiting = [m.rank for m in communicator.world.spares]
             communicator.call_back()
             if waiting:
                 tell([r for r in communicator.world.ranks if r not in workers])
@@ -267,7 +269,7 @@ def deserted() -> None:
     if communicator.set_aside(2) and communicator.world.rank == 1:
         communicator.call_back(closing=True)
         return
-    joined = communicator.world.waits and communicator.wait().met == ft.Purpose.FILL
+    joined = communicator.world.is_spare and communicator.wait().met == ft.Purpose.FILL
     while not joined and not (joined := bool(communicator.fill())):
         communicator.barrier()
     communicator.barrier()

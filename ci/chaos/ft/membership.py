@@ -91,7 +91,7 @@ class Places:
 
     def in_recovery(self) -> None:
         """Inside each repair, also that of a rank that waits."""
-        if self._comm.world.waits:
+        if self._comm.world.is_spare:
             self._follow()
         self._faults.at("recovery")
 

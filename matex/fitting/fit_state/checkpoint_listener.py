@@ -62,8 +62,8 @@ class CheckpointListener(FitListener):
         self._engine.consensus()
         if self._leaves:
             checkpoint_and_exit(run, make_state)
-        run.faults.at("checkpoint")
-        run.saver.save(bits, make_state, patient=patient)
+        run.steps.faults.at("checkpoint")
+        run.checkpoints.saver.save(bits, make_state, patient=patient)
 
     def epoch_done(self, report: EpochReport) -> None:
         """Save the end of an epoch; collective, waiting for the file after a fit's last epoch.
@@ -78,7 +78,7 @@ class CheckpointListener(FitListener):
             return
         best = monitored(run.config.monitor)
         if run.config.keep_best and run.config.checkpoint and best.name not in report.logs:
-            run.say_once(best.line_without(report.logs))
+            run.terminal.say_once(best.line_without(report.logs))
         self._checkpoint.measure()
         after = Cursor(report.epoch + 1, 0, report.digest)
 
@@ -86,16 +86,16 @@ class CheckpointListener(FitListener):
             return self._checkpoint.hold(after, logs=report.logs, stopped=report.is_stopped)
 
         if report.is_last:
-            run.save_for_all(make_state)
+            run.checkpoints.saver.save_for_all(make_state)
             return
         if report.is_short:
-            run.stop_request.ask_for_missing()
+            run.outcome.stop_request.ask_for_missing()
             checkpoint_and_exit(run, make_state)
             return
-        run.faults.at("checkpoint")
-        run.saver.save(FILES, make_state, patient=self._is_due())
+        run.steps.faults.at("checkpoint")
+        run.checkpoints.saver.save(FILES, make_state, patient=self._is_due())
 
     def _is_due(self) -> bool:
         """Whether ``--checkpoint-every`` wants a checkpoint of the newest step."""
         every = self._run.config.checkpoint_every
-        return bool(every and self._run.step % every == 0)
+        return bool(every and self._run.records.ledger.step % every == 0)

@@ -46,7 +46,7 @@ class EarlierFits:
         """Note that fit *number*, of *model*, begins; collective."""
         ended, self._ended = self._ended, None
         self._remember(model, number)
-        store, world = self._run.saver.earlier_fits, self._run.communicator.world
+        store, world = self._run.checkpoints.saver.earlier_fits, self._run.communicator.world
         if store is not None and ended is not None and not world.awaits_admission:
             fit, before, held = ended
             store.save(fit, held.snapshot, before=before)
@@ -62,7 +62,7 @@ class EarlierFits:
         """
         if self._run.communicator.world.awaits_admission:  # too late: others have made the fit
             self._restore(model, arguments, number)
-        elif self._run.saver.earlier_fits is not None:
+        elif self._run.checkpoints.saver.earlier_fits is not None:
             before = [fit for fit in self._fits_of(model) if fit < number]
             self._ended = number, before, _held(model, arguments, number)
 
@@ -93,18 +93,18 @@ class EarlierFits:
         """
         run = self._run
         self._remember(model, number)
-        if run.joining is not None:
-            had = run.joining.histories[number]
+        if run.elastic.joining is not None:
+            had = run.elastic.joining.histories[number]
             read(len(had["epoch"]))
             self._restore(model, arguments, number)
             return keras_hooks.history_passed_over(model, had)
-        assert run.saved is not None, "else no fit is over"
-        told = fit_histories.history_in(run.saved, number)
+        assert run.checkpoints.saved is not None, "else no fit is over"
+        told = fit_histories.history_in(run.checkpoints.saved, number)
         if told is not None:
-            run.replacements.note_history(number, told)
+            run.elastic.arrivals.note_history(number, told)
             read(len(told["epoch"]))
         said = f"fit number {number + 1} was complete before the checkpoint: passed over"
-        run.say(said + self._restore(model, arguments, number))
+        run.terminal.say(said + self._restore(model, arguments, number))
         return keras_hooks.history_passed_over(model, told)
 
     def _restore(self, model: Any, arguments: dict[str, Any], number: int) -> str:
@@ -113,13 +113,15 @@ class EarlierFits:
         Returns:
             End of the line about the fit, on missing parts; empty if none are missing.
         """
-        store, saved = self._run.saver.earlier_fits, None
+        store, saved = self._run.checkpoints.saver.earlier_fits, None
         if store is not None:
-            saved = store.read(number) if self._run.joining is not None else store.saved(number)
+            saved = (
+                store.read(number) if self._run.elastic.joining is not None else store.saved(number)
+            )
         callbacks, begun = keras_hooks.listed(arguments["callbacks"]), ""
         if saved is not None:
             fit_begins(callbacks)
-            goes_on = self._run.joining is None
+            goes_on = self._run.elastic.joining is None
             if anew := restore_callbacks(callbacks, saved.extra, as_scripted=goes_on):
                 begun = f"; of its callbacks these begin anew: {'; '.join(anew)}"
         # The model is built in any case: a newcomer gets values from other ranks, in order.

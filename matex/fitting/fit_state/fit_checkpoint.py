@@ -113,7 +113,7 @@ class FitCheckpoint:
         known = None if self.saved is None else self.saved.extra.get(_DATA)
         if known is None or are_same_data(known.tolist(), sketch):
             return
-        self._run.say(
+        self._run.terminal.say(
             "the data of this fit are not those that the checkpoint was made with "
             f"({known[0]:.0f} rows then, {sketch[0]:.0f} now): if the script makes them of a model "
             "that an earlier fit trained, they are wrong, because that fit is passed over"
@@ -124,7 +124,7 @@ class FitCheckpoint:
         known = FitBatches() if self.saved is None else FitBatches.stored_in(self.saved.extra)
         self.batches = batches.after(known)
         for change in self.batches.changed[len(known.changed) :]:
-            self._run.say(f"the fit goes on otherwise than before: with {change}")
+            self._run.terminal.say(f"the fit goes on otherwise than before: with {change}")
 
     @property
     def csv_lines(self) -> list[int]:
@@ -147,7 +147,7 @@ class FitCheckpoint:
         if self.saved is not None:
             anew = restore_callbacks(self._callbacks, self.saved.extra, as_scripted=self._continues)
             if anew and self._continues:
-                self._run.say(f"after the resumption these begin anew: {'; '.join(anew)}")
+                self._run.terminal.say(f"after the resumption these begin anew: {'; '.join(anew)}")
             self._lines = self.saved.extra.get(_LINES)
             if told := fit_histories.running_in(self.saved):
                 keras_hooks.set_history(self._model, told)
@@ -191,7 +191,7 @@ class FitCheckpoint:
         """Tell the saver the size of the state; local, once until the shapes change."""
         if self._nbytes is None:
             self._nbytes = model_state.nbytes_of(self._model)
-            self._run.saver.expect_bytes(self._nbytes)
+            self._run.checkpoints.saver.expect_bytes(self._nbytes)
 
     def hold(
         self,
@@ -216,18 +216,18 @@ class FitCheckpoint:
             "fit": self._number,
             "epoch": cursor.epoch,
             "samples": cursor.samples,
-            "step": self._run.step,
+            "step": self._run.records.ledger.step,
             "mark": cursor.digest,
             RAW: int(self.is_raw),
         }
         if stopped:
             saved_cursor[_STOPPED] = 1
-        if self._run.virtual_workers:
-            saved_cursor[VIRTUAL] = self._run.virtual_workers
+        if self._run.ranks.virtual_workers:
+            saved_cursor[VIRTUAL] = self._run.ranks.virtual_workers
         extra = {
             **rebuild.history_of(self._model, model_state.weights_of(self._model)),
             **callbacks_held(self._callbacks),
-            **self._run.ledger.job.extra(),
+            **self._run.records.ledger.job.extra(),
             _DATA: np.array(self.data, np.float64),
             BATCHES: self.batches.packed(),
             **({} if self._lines is None else {_LINES: self._lines}),
@@ -235,7 +235,7 @@ class FitCheckpoint:
         }
         ended = None if logs is None else (cursor.epoch - 1, logs)
         extra[fit_histories.HISTORIES] = fit_histories.packed(
-            self._run.replacements.histories, keras_hooks.history_of(self._model, ended=ended)
+            self._run.elastic.arrivals.histories, keras_hooks.history_of(self._model, ended=ended)
         )
         best = monitored(self._run.config.monitor)
         if logs and best.name in logs:

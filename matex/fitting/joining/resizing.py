@@ -38,19 +38,21 @@ class Resizing(FitListener):
         decision = decide(
             request,
             world.members,
-            reserve=world.reserve,
+            spares=world.spares,
             shares=run.communicator.initial_size > 1,
             survives=run.communicator.ulfm,
             respawns=can_grow,
         )
-        if run.leads:
+        if run.communicator.world.is_leader:
             self._say(request, decision.refused, decision.leaving, decision.size)
         if decision.refused:
             return
-        run.replacements.want(decision.size + run.config.spares, without=request.host)
+        run.elastic.replacements.want(decision.size + run.config.spares, without=request.host)
         # In the next fit this many ranks train; the others are spares.
-        run.active = decision.size if run.config.spares else max(run.active, decision.size)
-        run.never_regrow()
+        run.ranks.active = (
+            decision.size if run.config.spares else max(run.ranks.active, decision.size)
+        )
+        run.elastic.never_regrow()
         if decision.leaving:
             self._part(decision.leaving, request)
         run.communicator.set_places(decision.size)
@@ -58,10 +60,10 @@ class Resizing(FitListener):
     def _part(self, leaving: tuple[int, ...], request: Request) -> None:
         """End the ranks in *leaving*, and go on without them; collective."""
         run = self._run
-        run.recoveries.part_with(leaving)
+        run.records.recoveries.part_with(leaving)
         run.communicator.barrier()  # all have the request, which may be of the leader's own end
         if run.communicator.world.rank in leaving:
-            run.trace.flush()
+            run.records.trace.flush()
             left = LeftOnRequest(request.text)
             ft.fail_stop(f"left on purpose: {request.text}", error=left)
         run.communicator.barrier()  # complete only once all of them have ended
@@ -70,25 +72,25 @@ class Resizing(FitListener):
         """Request that the leader has found, and whether it can start ranks; collective."""
         run = self._run
         content = np.zeros(MOST_BYTES + 1, np.uint8)
-        request = run.resize_requests.take() if run.leads else None
+        request = run.elastic.resize_requests.take() if run.communicator.world.is_leader else None
         if request is not None:
             encoded = np.frombuffer(request.to_bytes(), np.uint8)
             content[: encoded.size] = encoded
-            content[-1] = run.replacements.is_open
+            content[-1] = run.elastic.replacements.is_open
         run.communicator.broadcast(content)
         text = content[:-1].tobytes().rstrip(b"\0")
         return Request.from_bytes(text) if text else None, bool(content[-1])
 
     def _say(self, request: Request, refused: str, leaving: tuple[int, ...], size: int) -> None:
         run = self._run
-        run.events.write(
-            "resize", step=run.step, number=request.number, request=request.text,
+        run.records.note(
+            "resize", number=request.number, request=request.text,
             host=request.host or None, leaving=list(leaving), world_size=size,
             refused=refused or None,
         )  # fmt: skip
         if refused:
-            run.say(f"{request.text} is refused: {refused}")
+            run.terminal.say(f"{request.text} is refused: {refused}")
             return
         names = ", ".join(map(str, leaving))
         who = f": rank {names} leaves" if len(leaving) == 1 else f": ranks {names} leave"
-        run.say(f"{request.text}{who if leaving else ''}")
+        run.terminal.say(f"{request.text}{who if leaving else ''}")

@@ -40,7 +40,7 @@ def give_files(run: RunContext) -> None:
 
     Collective. The others are at the same place of the script, and write nothing meanwhile.
     """
-    files = run.replacements.files
+    files = run.elastic.files
     if files is not None:
         files.hold_still()
     run.communicator.barrier()
@@ -105,7 +105,7 @@ class Handover:
         if self._has_files:
             return
         self._has_files = True
-        files = self._run.replacements.files
+        files = self._run.elastic.files
         self._run.communicator.barrier()
         if files is not None:
             files.take_over()

@@ -91,17 +91,19 @@ class FitSpares(FitListener):
             return None
         if communicator.world.awaits_admission:
             return self._join(iterator)
-        if communicator.world.reserve:  # they know nothing of this fit
-            run.say("no spares for this fit: they wait in an earlier one, which ended in an error")
+        if communicator.world.spares:  # they know nothing of this fit
+            run.terminal.say(
+                "no spares for this fit: they wait in an earlier one, which ended in an error"
+            )
             return None
         self._iterator = iterator
         iterator.engine.admit(self)
         if run.config.respawn:
-            run.replacements.open(self._number, self._variables(), self._data)
-        if not run.config.spares or communicator.set_aside(run.active):
-            run.record_reserve()
+            run.elastic.replacements.open(self._number, self._variables(), self._data)
+        if not run.config.spares or communicator.set_aside(run.ranks.active):
+            run.elastic.record_spares()
             return None
-        run.events.write("waits", step=run.step)
+        run.records.note("waits")
         self._rehearse(iterator)
         return self._wait()
 
@@ -121,7 +123,7 @@ class FitSpares(FitListener):
         Raises:
             SpareReleased: the others leave.
         """
-        run, joining = self._run, self._run.joining
+        run, joining = self._run, self._run.elastic.joining
         communicator = run.communicator
         assert joining is not None
         self._rehearse(iterator)
@@ -132,12 +134,12 @@ class FitSpares(FitListener):
             self.came_too_late = True
             return None
         communicator.join(admission)
-        run.replacements.announce()
-        run.replacements.inherit(joining.histories.items(), wanted=run.replacements.wanted)
-        run.events.write("waits", step=None)
+        run.elastic.replacements.announce()
+        run.elastic.arrivals.inherit(joining.histories.items())
+        run.records.events.write("waits", step=None)
         self._iterator = iterator
         iterator.engine.admit(self)
-        run.replacements.open(self._number, self._variables(), self._data)
+        run.elastic.replacements.open(self._number, self._variables(), self._data)
         return self._wait()
 
     def _wait(self) -> Handover:
@@ -148,7 +150,7 @@ class FitSpares(FitListener):
         """
         run = self._run
         with run.watchdog.working(False):
-            called = run.communicator.wait(idle=run.idle)
+            called = run.communicator.wait(idle=lambda: run.steps.faults.at("compute"))
         if called.met == ft.Purpose.CLOSE:
             run.outcome.release()
             raise SpareReleased
@@ -162,18 +164,18 @@ class FitSpares(FitListener):
         if not report.agreed.admit or self._iterator is None:
             return
         run, started = self._run, time.perf_counter()
-        newcomer = run.replacements.take() if run.leads else None
+        newcomer = run.elastic.replacements.take() if run.communicator.world.is_leader else None
         # The pool of spares is filled up where as many ranks train as are to.
-        adds_place = run.communicator.world.size < run.active
+        adds_place = run.communicator.world.size < run.ranks.active
         member = run.communicator.admit(newcomer, adds_place=adds_place)
         self._paused_s = time.perf_counter() - started
         if member is not None:
             self._newcomers.add(member.rank)
-        run.replacements.joined(member, newcomer, step=run.step)
+        run.elastic.replacements.joined(member, newcomer, step=run.records.ledger.step)
 
     def end(self) -> None:
         """Let no process join any more, also after an exception; local."""
-        self._run.replacements.close()
+        self._run.elastic.arrivals.close()
 
     def fill(self, recovery: ft.Recovery | None) -> None:
         """Let spares begin in the running step; collective over the working ranks.
@@ -205,9 +207,9 @@ class FitSpares(FitListener):
             sending_s: duration of giving them places and the state, seconds.
         """
         run = self._run
-        if promoted & self._newcomers and run.leads:
+        if promoted & self._newcomers and run.communicator.world.is_leader:
             paused_s = self._paused_s + sending_s
-            run.events.write("took-over", ranks=sorted(promoted), step=run.step, pause_s=paused_s)
+            run.records.note("took-over", ranks=sorted(promoted), pause_s=paused_s)
         self._newcomers -= promoted
 
     def epoch_done(self, report: EpochReport) -> None:
@@ -217,9 +219,9 @@ class FitSpares(FitListener):
         if not report.is_last or iterator is None:
             return
         self._iterator = None
-        self._run.replacements.close()
+        self._run.elastic.arrivals.close()
         before = communicator.world.ranks
-        self._run.call_spares_back()
+        self._run.elastic.call_spares_back()
         promoted = set(communicator.world.ranks) - set(before)
         if promoted:
             after = Cursor(report.epoch + 1, 0, report.digest)
@@ -236,17 +238,17 @@ class FitSpares(FitListener):
     ) -> DeferredSnapshot:
         run = self._run
         progress = FitProgress(
-            counts=run.ledger.counts(),
+            counts=run.records.ledger.counts(),
             replica_pace=self._replicas.pace,
-            save_numbers=run.saver.numbers,
+            save_numbers=run.checkpoints.saver.numbers,
             history=keras_hooks.history_of(self._model, ended=ended),
             validated=_validated(self._model),
             at_risk=list((at_risk or {}).items()),
             checked=iterator.engine.checked,
             capacity=iterator.engine.capacity,
-            histories=run.replacements.histories,
-            wanted=run.replacements.wanted,
-            active=run.active,
+            histories=run.elastic.arrivals.histories,
+            wanted=run.elastic.replacements.wanted,
+            active=run.ranks.active,
         )
         trained = trained_before(self._trained, self._model) if run.config.respawn else {}
         return self._checkpoint.hold(cursor, more={**progress.packed(), **trained})
@@ -284,8 +286,9 @@ class FitSpares(FitListener):
 
     def _go_on_from(self, progress: FitProgress) -> None:
         run = self._run
-        run.go_on_from(progress.counts)
-        run.replacements.inherit(progress.histories, wanted=progress.wanted)
-        run.active = progress.active  # it may have grown since the welcome
-        run.saver.numbers = progress.save_numbers
+        run.records.go_on_from(progress.counts)
+        run.elastic.arrivals.inherit(progress.histories)
+        run.elastic.replacements.wanted = progress.wanted
+        run.ranks.active = progress.active  # it may have grown since the welcome
+        run.checkpoints.saver.numbers = progress.save_numbers
         self._replicas.pace = progress.replica_pace

@@ -39,9 +39,9 @@ class AfterStep:
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
         run = self._run
-        run.ledger.expect_samples(report.planned)
-        run.step_done(report, model=self._model)
+        run.records.ledger.expect_samples(report.planned)
+        run.steps.step_done(report, model=self._model)
         for listener in self._listeners:
             listener.step_done(report, _NO_EPOCH)
-        if report.agreed.leave and not run.script_checkpoints:
+        if report.agreed.leave and not run.checkpoints.by_script:
             checkpoint_and_exit(run, None)

@@ -85,9 +85,9 @@ class Checkpoint:
         if run is None:
             return
         # A single rank counts no steps outside of fit.
-        run.ledger.go_to_step(max(run.step, self._first + self.done))
+        run.records.ledger.go_to_step(max(run.records.ledger.step, self._first + self.done))
         run.watchdog.progress()
-        requests = run.requests()
+        requests = run.steps.requests()
         mine = np.array([requests.leave, requests.save], np.int64)
         leaves, due = run.communicator.allgather(mine).rows.T
         if leaves.any():
@@ -96,8 +96,8 @@ class Checkpoint:
         counted = bool(every and self.done % every == 0)
         bits = int(due[0]) | (FILES if counted else 0)  # the first row is the leader's
         if bits:
-            run.faults.at("checkpoint")
-            run.saver.save(bits, self._hold, patient=counted)
+            run.steps.faults.at("checkpoint")
+            run.checkpoints.saver.save(bits, self._hold, patient=counted)
 
     def save(self) -> bool:
         """Save to a file now, and return when it is written; collective.
@@ -105,14 +105,16 @@ class Checkpoint:
         Returns:
             True if the file was written, equal on all ranks; False outside a run.
         """
-        return self._run is not None and self._run.save_for_all(self._hold)
+        return self._run is not None and self._run.checkpoints.saver.save_for_all(self._hold)
 
     def _begin(self) -> None:
         run = self._run
         assert run is not None
-        run.saver.expect_bytes(sum(map(model_state.size_of, (*self._weights, *self._slots))))
-        self._first = run.step
-        saved = run.saved
+        run.checkpoints.saver.expect_bytes(
+            sum(map(model_state.size_of, (*self._weights, *self._slots)))
+        )
+        self._first = run.records.ledger.step
+        saved = run.checkpoints.saved
         if saved is not None and LOOP in saved.cursor:
             pairs = model_state.matched("weights", self._weights, saved.weights)
             pairs += model_state.matched("optimizer", self._slots, saved.optimizer)
@@ -129,7 +131,7 @@ class Checkpoint:
             {"weights": self._weights, "optimizer": self._slots},
             cursor,
             architecture=texts[0] if len(texts) == 1 else "",
-            extra={} if self._run is None else self._run.ledger.job.extra(),
+            extra={} if self._run is None else self._run.records.ledger.job.extra(),
             pool=self._buffers,
         )
 

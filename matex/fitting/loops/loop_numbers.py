@@ -31,7 +31,7 @@ def but_for_in_loop(
     """
     found = differences(
         Circumstances(
-            parts=run.active,
+            parts=run.ranks.active,
             order="stream",
             compression=run.config.compression if run.config.strategy == "sync" else "none",
             normalized_alone=normalized_alone,
@@ -42,6 +42,6 @@ def but_for_in_loop(
             in_float16=in_float16,
         )
     )
-    if run.active > 1:
-        run.say_once(f"numbers: {in_words(found)}")
+    if run.ranks.active > 1:
+        run.terminal.say_once(f"numbers: {in_words(found)}")
     return found

@@ -75,7 +75,7 @@ class LoopSteps:
         """Whether the running call is the first one of a function that will be shared."""
         return self._is_looking and self._trains
 
-    def applying(self) -> None:
+    def before_apply(self) -> None:
         """Abandon the trace of a function that calls an optimizer, to share it; local."""
         if not self._is_looking or keras_hooks.is_eager():
             return
@@ -122,7 +122,7 @@ class LoopSteps:
 
     def _note(self, step: LoopStep, **facts: Any) -> None:
         """Write the event of a function that is shared or refused."""
-        self._run.events.write("loop", function=step.name, step=self._run.step, **facts)
+        self._run.records.note("loop", function=step.name, **facts)
 
     def _looked_at(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -90,7 +90,7 @@ class ScriptTrainer:
         self._is_free = bool(free)
         self._has_stepped = False
         step: AnyStep | None = None
-        if not run.virtual_workers:  # for which loops are computed whole
+        if not run.ranks.virtual_workers:  # for which loops are computed whole
             step = one_update(self.model, signature, **self._options)
         step = step or self._several_updates()
         model_state.broadcast(run.communicator, self.model)
@@ -120,7 +120,7 @@ class ScriptTrainer:
 
     def _engine_of(self, step: AnyStep) -> StepEngine:
         step.python.note()
-        return StepEngine(self._run, self.model, self._source, CompiledStep(step))
+        return StepEngine(self._run.steps, self.model, self._source, CompiledStep(step))
 
     def _several_updates(self) -> SeveralUpdatesStep:
         return SeveralUpdatesStep(

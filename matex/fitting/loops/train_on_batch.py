@@ -103,7 +103,7 @@ class BatchTrainer:
         self._run = run
         self._model = model
         self._after = AfterStep(run, model)
-        self._engine = StepEngine(run, model, self._source, compiled)
+        self._engine = StepEngine(run.steps, model, self._source, compiled)
 
     def takes(self, batch: Any) -> bool:
         """Whether the step has slots for the rows of *batch*; local, equal on all ranks."""
@@ -176,9 +176,8 @@ class BatchTrainers:
                 return self.step(batch, number=number)
             self._by_form[form] = None
             self._note(whole=str(reason), but_for=[])
-            self._line = (
-                f"every rank computes the whole batch, {slower(self._run)}; because {reason}"
-            )
+            pace = slower(self._run.ranks.threads)
+            self._line = f"every rank computes the whole batch, {pace}; because {reason}"
             return None
         if trainer is not None and not self._is_noted:
             self._is_noted = True
@@ -193,7 +192,7 @@ class BatchTrainers:
 
     def _note(self, **facts: Any) -> None:
         """Write the event of batches that are shared or refused."""
-        self._run.events.write("loop", function="train_on_batch", step=self._run.step, **facts)
+        self._run.records.note("loop", function="train_on_batch", **facts)
 
 
 def _kind_of(batch: Any) -> str:

@@ -21,6 +21,7 @@ from matex.checkpointing.earlier_fit_store import EarlierFitStore
 from matex.fitting.fit_state import fit_histories
 from matex.fitting.fit_state.earlier_fits import EarlierFits
 from matex.fitting.trained_models import TrainedModels
+from matex.run.arrivals import Arrivals
 from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
@@ -46,11 +47,9 @@ def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
     store = EarlierFitStore(alone, files=folder, memory=None, fence=fence, warn=said.append)  # type: ignore[arg-type]
     run = SimpleNamespace(
         communicator=alone,
-        saver=SimpleNamespace(earlier_fits=store),
-        joining=None,
-        saved=saved,
-        replacements=SimpleNamespace(note_history=lambda fit, history: None),
-        say=said.append,
+        checkpoints=SimpleNamespace(saver=SimpleNamespace(earlier_fits=store), saved=saved),
+        elastic=SimpleNamespace(joining=None, arrivals=Arrivals()),
+        terminal=SimpleNamespace(say=said.append),
     )
     return EarlierFits(run, TrainedModels())  # type: ignore[arg-type]
 

@@ -33,8 +33,10 @@ class Told:
     def __init__(self, **options: Any) -> None:
         self.config = Config(checkpoint="saved", **options)
         self.lines: list[str] = []
-        self.faults = SimpleNamespace(at=lambda where: None)
-        self.saver = SimpleNamespace(save=lambda bits, take, patient: None)
+        self.terminal = self
+        self.steps = SimpleNamespace(faults=SimpleNamespace(at=lambda where: None))
+        saver = SimpleNamespace(save=lambda bits, take, patient: None)
+        self.checkpoints = SimpleNamespace(saver=saver)
 
     def say_once(self, line: str) -> None:
         if line not in self.lines:

@@ -25,9 +25,11 @@ def written() -> dict[str, set[str]]:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             owner = ast.unparse(node.func.value)
-            if node.func.attr != "write" or not owner.endswith(
+            notes = node.func.attr == "note" and owner.endswith("records")
+            writes = node.func.attr == "write" and owner.endswith(
                 ("events", "_log", "EventLog(events, -1)")
-            ):
+            )
+            if not notes and not writes:
                 continue
             if (
                 node.args
@@ -35,6 +37,7 @@ def written() -> dict[str, set[str]]:
                 and isinstance(node.args[0].value, str)
             ):
                 found[node.args[0].value] |= {k.arg for k in node.keywords if k.arg}
+                found[node.args[0].value] |= {"step"} if notes else set()
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import pytest
 
-from matex.process.callback_placement import OnLeader, share_out
+from matex.process.callback_placement import OnLeader, placed_callbacks
 
 
 class Proxy(keras.callbacks.Callback):  # type: ignore[misc]
@@ -25,6 +25,8 @@ class Sending(keras.callbacks.Callback):  # type: ignore[misc]
 )
 def test_a_callback_runs_on_one_rank_if_its_class_says_so(given: Any, is_on_leader: bool) -> None:
     callback = given()
-    (placed,) = share_out([callback], verbose=0, leads=lambda: True, alone=lambda call: call())
+    (placed,) = placed_callbacks(
+        [callback], verbose=0, leads=lambda: True, alone=lambda call: call()
+    )
     assert isinstance(placed, OnLeader) == is_on_leader
     assert is_on_leader or placed is callback

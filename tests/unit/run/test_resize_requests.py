@@ -32,7 +32,7 @@ SPARES = [ft.Member(rank=5, host="a", pid=105)]
 )
 def test_who_leaves(request_: Request, answer: Decision) -> None:
     options = {"shares": True, "survives": True, "respawns": True}
-    assert decide(request_, MEMBERS, reserve=(), **options) == answer
+    assert decide(request_, MEMBERS, spares=(), **options) == answer
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_who_leaves(request_: Request, answer: Decision) -> None:
 )
 def test_who_leaves_where_a_rank_is_in_reserve(request_: Request, answer: Decision) -> None:
     options = {"shares": True, "survives": True, "respawns": False}
-    assert decide(request_, MEMBERS, reserve=SPARES, **options) == answer
+    assert decide(request_, MEMBERS, spares=SPARES, **options) == answer
 
 
 @pytest.mark.parametrize(
     ("request_", "options", "why"),
     [
-        (Request(1, host="a"), {"reserve": SPARES}, "rank 5, in reserve, is on a"),
+        (Request(1, host="a"), {"spares": SPARES}, "rank 5, in reserve, is on a"),
         (
             Request(1, size=6),
-            {"reserve": SPARES, "respawns": False},
+            {"spares": SPARES, "respawns": False},
             "1 rank is in reserve; others can join a fit only with --respawn",
         ),
         (Request(1, size=2), {"survives": False}, "without ULFM all ranks end"),
@@ -65,7 +65,7 @@ def test_who_leaves_where_a_rank_is_in_reserve(request_: Request, answer: Decisi
     ],
 )
 def test_what_cannot_be_is_refused(request_: Request, options: dict[str, Any], why: str) -> None:
-    given = {"reserve": (), "shares": True, "survives": True, "respawns": True, **options}
+    given = {"spares": (), "shares": True, "survives": True, "respawns": True, **options}
     answer = decide(request_, MEMBERS, **given)
     assert why in answer.refused
     assert not answer.leaving
@@ -73,7 +73,7 @@ def test_what_cannot_be_is_refused(request_: Request, options: dict[str, Any], w
 
 def test_nobody_would_be_left() -> None:
     answer = decide(
-        Request(1, host="a"), MEMBERS[:2], reserve=(), shares=True, survives=True, respawns=False
+        Request(1, host="a"), MEMBERS[:2], spares=(), shares=True, survives=True, respawns=False
     )
     assert "nobody would be left" in answer.refused
 
