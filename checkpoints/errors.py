@@ -132,3 +132,14 @@ def storage_error(wanted: str, path: str | os.PathLike[str], error: OSError) -> 
     problem = StorageError(f"{wanted}. Received: path={os.fspath(path)!r}, {reason}. {advice}.")
     problem.errno = error.errno
     return problem
+
+
+def foreign_directory(directory: str | os.PathLike[str], owner: int) -> StorageError:
+    """The error of a directory for snapshots that belongs to another user, of number *owner*."""
+    problem = StorageError(
+        "a directory of this user's own was wanted. "
+        f"Received: path={os.fspath(directory)!r}, which belongs to user {owner}. "
+        "Choose another directory."
+    )
+    problem.errno = errno.EPERM
+    return problem

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral
 
+from checkpoints.dtypes import Array
+
 #: Age after which a temporary file of another host, whose processes cannot be checked, is stale.
 FOREIGN_STALE_S = 86_400.0
 
@@ -81,3 +83,8 @@ def _best(steps: list[int], count: int, scores: Mapping[int, float] | None) -> s
 def is_stale(*, same_host: bool, process_alive: bool, age_s: float) -> bool:
     """Whether the writer of a temporary file has ended; for another host only its age is known."""
     return not process_alive if same_host else age_s > FOREIGN_STALE_S
+
+
+def score_in(array: Array | None) -> float:
+    """Score that a snapshot holds as *array*; NaN if it holds none. Pure."""
+    return float(array) if array is not None and array.shape == () else math.nan

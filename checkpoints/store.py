@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from checkpoints import files, together
-from checkpoints.dtypes import Array
 from checkpoints.errors import (
     CheckpointError,
     DamagedSnapshot,
     SnapshotNotFound,
     StorageError,
+    foreign_directory,
     storage_error,
 )
 from checkpoints.fence import Fence
 from checkpoints.reader import read_array, read_snapshot
-from checkpoints.retention import retained
+from checkpoints.retention import retained, score_in
 from checkpoints.snapshot import Snapshot
 from checkpoints.together import Team
 from checkpoints.writer import Encoded, encode
@@ -98,7 +98,7 @@ class Store:
                 files.sync_directory(self.directory.parent)
             owner = self.directory.stat().st_uid
             if os.geteuid() not in (0, owner):
-                raise _strange(self.directory, owner)
+                raise foreign_directory(self.directory, owner)
             removed = files.remove_stale(self.directory)
         except StorageError:
             raise
@@ -175,13 +175,33 @@ class Store:
     def _ready(self, snapshot: Snapshot) -> tuple[Path, Callable[[], Encoded]]:
         if not self._prepared:
             self.prepare()
-        path = self.directory / files.file_name(snapshot.step)
+        path = self.path_of(snapshot.step)
         return path, lambda: encode(snapshot, software=self._software)
 
     def _saved(self, snapshot: Snapshot) -> None:
         if self.keep_best:
-            self._scores[snapshot.step] = _score(snapshot.extra.get(SCORE))
+            self._scores[snapshot.step] = score_in(snapshot.extra.get(SCORE))
         self._retire(written=snapshot.step)
+
+    def path_of(self, step: int) -> Path:
+        """Path of the snapshot of a step, whether or not there is one.
+
+        Args:
+            step: step of the snapshot, 0 or more.
+
+        Returns:
+            The path.
+
+        Raises:
+            ValueError: *step* is negative.
+
+        Example:
+            >>> checkpoints.Store("run").path_of(123)
+            PosixPath('run/step-000000123.h5')
+        """
+        if step < 0:
+            raise ValueError(f"step must be 0 or more. Received: {step}")
+        return self.directory / files.file_name(step)
 
     def load(self, path: str | os.PathLike[str]) -> Snapshot:
         """Read a snapshot and check every byte. Raises the same exceptions as `read_snapshot`.
@@ -243,7 +263,7 @@ class Store:
                 "a directory of snapshots was wanted", self.directory, error
             ) from error
         steps = sorted(step for step in map(files.step_of, names) if step is not None)
-        return [self.directory / files.file_name(step) for step in steps]
+        return [self.path_of(step) for step in steps]
 
     def _score_of(self, step: int, path: Path) -> float:
         """Score of a file, possibly written by another process; NaN if absent or damaged."""
@@ -251,7 +271,7 @@ class Store:
             return math.nan
         if step not in self._scores:
             try:
-                self._scores[step] = _score(read_array(path, "extra", SCORE))
+                self._scores[step] = score_in(read_array(path, "extra", SCORE))
             except CheckpointError:
                 return math.nan
         return self._scores[step]
@@ -276,17 +296,3 @@ class Store:
         except OSError as error:
             problem = storage_error("an old snapshot removed was wanted", self.directory, error)
             _log.warning("kept old snapshots: %s", problem)
-
-
-def _strange(directory: Path, owner: int) -> StorageError:
-    problem = StorageError(
-        "a directory of this user's own was wanted. "
-        f"Received: path={os.fspath(directory)!r}, which belongs to user {owner}. "
-        "Choose another directory."
-    )
-    problem.errno = errno.EPERM
-    return problem
-
-
-def _score(array: Array | None) -> float:
-    return float(array) if array is not None and array.shape == () else math.nan

@@ -123,7 +123,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
         (
             Stage(
                 "an epoch ends; is an event due?",
-                ("matex/apoptosis/callback.py", "matex/apoptosis/schedule.py"),
+                ("matex/apoptosis/fit_apoptosis.py", "matex/apoptosis/schedule.py"),
             ),
             Stage(
                 "held-out loss now, and what this event may cost",

@@ -86,14 +86,11 @@ class EarlierFitStore:
     def _remove_beyond(self, written: Path, before: Iterable[int]) -> None:
         """Remove the oldest files, which were superseded by *written* at last."""
         kept, nbytes = 1, written.stat().st_size
-        for path in map(self._path, sorted(before, reverse=True)):
+        for path in map(self._store.path_of, sorted(before, reverse=True)):
             with contextlib.suppress(OSError):  # it is there no more, or stays
                 kept, nbytes = kept + 1, nbytes + path.stat().st_size
                 if kept > _MOST_FILES or nbytes > _MOST_BYTES:
                     path.unlink()
-
-    def _path(self, fit: int) -> Path:
-        return self._store.directory / f"step-{fit:09d}.h5"
 
     def saved(self, fit: int) -> checkpoints.Snapshot | None:
         """Saved end of *fit*, equal on all ranks; None if it is not available.
@@ -107,12 +104,14 @@ class EarlierFitStore:
         if not has.rows.any():
             return None
         holder = has.ranks[int(has.rows[:, 0].argmax())]
-        return received(self._communicator, holder, None if found is None else self._path(fit))
+        return received(
+            self._communicator, holder, None if found is None else self._store.path_of(fit)
+        )
 
     def read(self, fit: int) -> checkpoints.Snapshot | None:
         """Saved end of *fit*; None if it cannot be read. Local."""
         with contextlib.suppress(checkpoints.CheckpointError):
-            found = self._store.load(self._path(fit))
+            found = self._store.load(self._store.path_of(fit))
             # Files that were named by the numbers of models say nothing of fits.
             return found if found.cursor.get("fit") == fit else None
         return None

@@ -49,7 +49,7 @@ def newest_common_snapshot(
             return snapshot
     if files is None or step == _NONE:
         return None
-    return files.load(files.directory / f"step-{step:09d}.h5")
+    return files.load(files.path_of(step))
 
 
 def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int:

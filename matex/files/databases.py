@@ -11,6 +11,7 @@ from matex.files import real
 from matex.files.interface import Files
 from matex.files.view import FileView
 from matex.files.writing import to_write
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -47,7 +48,8 @@ def install(files: Files) -> None:
             place = f"file:{quote(place)}?{query}"
         return original(place, *args, **kwargs)
 
-    sqlite3.connect = dbapi2.connect = connect
+    replace(sqlite3, "connect", connect)
+    replace(dbapi2, "connect", connect)
 
 
 def _named(database: Any, *, is_uri: bool) -> tuple[Any, str | None]:

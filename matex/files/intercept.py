@@ -15,6 +15,7 @@ from typing import Any
 
 from matex.files import changes, folder_calls, opening, path_calls, temporary, trees
 from matex.files.interface import Files
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -54,13 +55,15 @@ def install(files: Files) -> None:
     }
     for name, value in list(vars(os).items()):
         if callable(value) and value in replaced:
-            setattr(os, name, replaced[value])
-    builtins.open = io.open = replaced[io.open]
+            replace(os, name, replaced[value])
+    own_open = replaced[io.open]
+    replace(builtins, "open", own_open)
+    replace(io, "open", own_open)
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _KEEPERS:
             _replace_in(vars(module), module, replaced)
     _imported_by(sys.modules["_frozen_importlib_external"])
-    shutil._use_fd_functions = False  # type: ignore[attr-defined] # rmtree by names, which are ours
+    replace(shutil, "_use_fd_functions", False)  # rmtree by names, which are ours
     for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
         known.update(replaced[f] for f in list(known) if f in replaced)
     temporary.install(files)
@@ -82,8 +85,8 @@ class _CodeFiles:
 
 def _imported_by(importer: Any) -> None:
     """Let the import system find and read modules that the script writes, in this rank's view."""
-    importer._os = os
-    importer._io = _CodeFiles(importer._io)
+    replace(importer, "_os", os)
+    replace(importer, "_io", _CodeFiles(importer._io))
 
 
 def _replace_in(names: Any, owner: Any, replaced: dict[Any, Any]) -> None:
@@ -94,7 +97,7 @@ def _replace_in(names: Any, owner: Any, replaced: dict[Any, Any]) -> None:
                 _replace_in(vars(value), value, replaced)
         elif callable(inner) and _is_known(inner, replaced):
             new = replaced[inner]
-            setattr(owner, name, staticmethod(new) if isinstance(owner, type) else new)
+            replace(owner, name, staticmethod(new) if isinstance(owner, type) else new)
 
 
 def _is_known(value: Any, replaced: dict[Any, Any]) -> bool:

@@ -17,6 +17,7 @@ from matex.files.interface import Files
 from matex.files.ledger import Change
 from matex.files.view import missing
 from matex.files.writing import to_write
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -59,4 +60,4 @@ def _in_h5py(files: Files) -> None:
         exclusive = mode in ("w-", "x")
         opened(placed(lambda: to_write(view, path, change, exclusive=exclusive), name))
 
-    h5py.File.__init__ = init
+    replace(h5py.File, "__init__", init)

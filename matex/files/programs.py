@@ -28,6 +28,7 @@ from matex.files.called_from import called_from
 from matex.files.held_files import see_real
 from matex.files.private import PrivateFiles
 from matex.files.view import FileView
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -63,7 +64,7 @@ def install(files: PrivateFiles) -> None:
         return call
 
     for name in ("run", "call"):
-        setattr(subprocess, name, once(getattr(subprocess, name)))
+        replace(subprocess, name, once(getattr(subprocess, name)))
 
 
 def _goes_to_files(given: dict[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from matex.files import real
 from matex.files.called_from import called_from
 from matex.files.interface import Files
 from matex.files.scratch import ALIAS
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -28,9 +29,9 @@ __all__ = ["install"]
 def install(files: Files) -> None:
     """Replace Python's functions, for the rest of the process. Local."""
     for name in ("mkstemp", "NamedTemporaryFile", "TemporaryFile"):
-        setattr(tempfile, name, _own(files, getattr(tempfile, name)))
-    setattr(tempfile, "mkdtemp", _common(files, tempfile.mkdtemp))  # noqa: B010
-    setattr(util, "get_temp_dir", _of_processes(files, util.get_temp_dir))  # noqa: B010
+        replace(tempfile, name, _own(files, getattr(tempfile, name)))
+    replace(tempfile, "mkdtemp", _common(files, tempfile.mkdtemp))
+    replace(util, "get_temp_dir", _of_processes(files, util.get_temp_dir))
 
 
 def _own(files: Files, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ from matex.files import real
 from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -33,7 +34,7 @@ def install(files: Files) -> None:
         else:
             _remove(view, known)
 
-    setattr(shutil, "rmtree", rmtree)  # noqa: B010
+    replace(shutil, "rmtree", rmtree)
 
 
 def _is_its_own(view: FileView, path: str) -> bool:

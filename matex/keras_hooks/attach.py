@@ -21,6 +21,7 @@ from matex.errors import HooksError, SeveralUpdatesFound
 from matex.keras_hooks import early_optimizers, optimizers
 from matex.keras_hooks.data import leave_autotuning
 from matex.keras_hooks.versions import TESTED, outside
+from matex.replacing import replace
 
 __all__ = ["TrainerHooks", "attach", "untested", "verify"]
 
@@ -225,4 +226,4 @@ def _install(owner: Any, name: str, replacement: Any, original: Any) -> None:
     replacement.__name__ = name
     replacement.__doc__ = original.__doc__
     replacement._matex = True
-    setattr(owner, name, replacement)
+    replace(owner, name, replacement)

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from keras.src.models.functional import Functional
 
-from matex.keras_hooks.metrics import replaced
+from matex.keras_hooks.metrics import replaced_methods
 from matex.keras_hooks.optimizers import optimizers_of
 
 __all__ = ["MOMENTS", "moments_over_ranks", "normalizations", "wandering_biases"]
@@ -112,7 +112,7 @@ def moments_over_ranks(layers: Sequence[Any], total: Total) -> Iterator[None]:
 
         return moments
 
-    with replaced(list(layers), "_moments", make):
+    with replaced_methods(list(layers), "_moments", make):
         yield
 
 

@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
 from matex.keras_hooks.callback_state.own_state import own_state, restore_own_state
 from matex.keras_hooks.callback_state.stateless import keeps_something
+from matex.replacing import replace
 
 __all__ = [
     "add_epochs",
@@ -81,7 +82,7 @@ def note_epochs(note: Callable[[dict[str, float]], None]) -> None:
         callbacks.append(_Notes(note))
         return original(*given.args, **given.kwargs)
 
-    TensorFlowTrainer.fit = functools.wraps(original)(fit)
+    replace(TensorFlowTrainer, "fit", functools.wraps(original)(fit))
 
 
 def listed(callbacks: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from keras.src.trainers.data_adapters import data_adapter_utils
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from matex.keras_hooks.warning import unwarned
+from matex.replacing import replace
 
 __all__ = [
     "as_data",
@@ -145,7 +146,7 @@ def leave_autotuning() -> None:
     def replacement(self: Any) -> Any:
         return original(_untuned(self) if tf.executing_eagerly() else self)
 
-    tf.data.Dataset.__iter__ = replacement
+    replace(tf.data.Dataset, "__iter__", replacement)
 
 
 def _untuned(dataset: Any) -> Any:

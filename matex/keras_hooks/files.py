@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from keras.src.backend import config
@@ -20,6 +18,8 @@ from keras.src.utils import (
     image_dataset_utils,
     text_dataset_utils,
 )
+
+from matex.replacing import replace_everywhere
 
 __all__ = ["cache_folder", "replace_file_functions"]
 
@@ -43,17 +43,12 @@ def replace_file_functions(around: Mapping[str, Around]) -> None:
     directory ("directory") and make data sets of folders ("folder"), for the rest of the process.
     Local.
     """
-    replaced: dict[Any, Any] = {}
-    for kind, functions in _FUNCTIONS.items():
-        for module, name in functions:
+    functions: dict[Any, Any] = {}
+    for kind, places in _FUNCTIONS.items():
+        for module, name in places:
             original = getattr(module, name)
-            replaced[original] = _replacement(original, around[kind])
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "keras":
-            for attribute, value in list(vars(module).items()):
-                # By its type: isinstance() would load modules that are loaded once they are used.
-                if type(value) is FunctionType and value in replaced:
-                    setattr(module, attribute, replaced[value])
+            functions[original] = _replacement(original, around[kind])
+    replace_everywhere("keras", functions)
 
 
 def _replacement(original: Callable[..., Any], around: Around) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 
 from matex.keras_hooks.building import build
 from matex.keras_hooks.models import validation_of
+from matex.replacing import replace
 
 __all__ = ["build_for_fit", "fit_data", "forget_best_weights", "forget_fit", "watch_fits"]
 
@@ -36,7 +37,7 @@ def watch_fits() -> None:
     watched._matex_watched = original  # type: ignore[attr-defined]
     if hasattr(original, "_matex"):
         watched._matex = True  # type: ignore[attr-defined]
-    trainer_module.TFEpochIterator = watched
+    replace(trainer_module, "TFEpochIterator", watched)
     _watch_callbacks(keras.callbacks.CallbackList)
 
 
@@ -48,7 +49,7 @@ def _watch_callbacks(container: type) -> None:
         _newest["callbacks"] = self.callbacks
         begin(self, logs)
 
-    container.on_train_begin = begun  # type: ignore[attr-defined]
+    replace(container, "on_train_begin", begun)
 
 
 def fit_data(model: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -16,6 +16,7 @@ from tensorflow.python.framework import random_seed
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from matex.errors import InputError, LateVariable
+from matex.replacing import replace
 
 __all__ = [
     "argument_leaves",
@@ -56,7 +57,7 @@ def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]],
             return _called_inline(original, self, args, kwargs)
         return call(original, self, args, kwargs)
 
-    _FUNCTION.__call__ = replacement
+    replace(_FUNCTION, "__call__", replacement)
 
 
 def with_functions_inline(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

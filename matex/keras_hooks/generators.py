@@ -15,6 +15,7 @@ from keras.src.random.seed_generator import SeedGenerator, global_seed_generator
 from tensorflow.python.eager import context
 
 from matex.partition.order import OrderSeed
+from matex.replacing import replaced
 
 __all__ = [
     "Generators",
@@ -172,11 +173,8 @@ class IdleDraws:
             self._draws[id(generator)] = generator, before + 1
             return _later(generator, before)
 
-        SeedGenerator.next = next_of
-        try:
+        with replaced(SeedGenerator, "next", next_of):
             yield
-        finally:
-            SeedGenerator.next = original
 
     def advance(self, steps: int) -> None:
         """Advance the generators as so many *steps* of a single process do."""

@@ -14,6 +14,7 @@ from tensorflow.python.eager import record
 from matex.keras_hooks.optimizers import learning_rate_variable, set_learning_rate
 from matex.keras_hooks.tensors import is_data, is_variable, map_gradients
 from matex.keras_hooks.xla import exchange_in_graph
+from matex.replacing import replaced
 
 __all__ = ["MeanExchange", "mean_gradients", "replaced_gradients"]
 
@@ -89,11 +90,8 @@ def replaced_gradients(
             nested()
         return map_gradients(taken, found, sources)
 
-    tf.GradientTape.gradient = gradient
-    try:
+    with replaced(tf.GradientTape, "gradient", gradient):
         yield
-    finally:
-        tf.GradientTape.gradient = original
 
 
 def _tensor_or_slices(gradient: Any) -> Any:

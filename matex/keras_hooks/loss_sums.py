@@ -24,6 +24,7 @@ from keras.src.losses import loss as keras_loss
 
 from matex.errors import NotShareable
 from matex.keras_hooks.row_sums import is_row_sum
+from matex.replacing import replaced
 
 __all__ = [
     "check_reductions",
@@ -111,13 +112,11 @@ def shared_losses(
             local.append(_denominator(weighted, sample_weight, mask, reduction))
         return tf.math.divide_no_nan(tf.reduce_sum(weighted), tf.cast(divisor, weighted.dtype))
 
-    keras_loss.reduce_weighted_values = reduced
-    TensorFlowTrainer._aggregate_additional_loss = penalty
-    try:
+    with (
+        replaced(keras_loss, "reduce_weighted_values", reduced),
+        replaced(TensorFlowTrainer, "_aggregate_additional_loss", penalty),
+    ):
         yield local
-    finally:
-        keras_loss.reduce_weighted_values = original
-        TensorFlowTrainer._aggregate_additional_loss = aggregated
 
 
 def _denominator(weighted: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
@@ -168,11 +167,10 @@ def mean_losses_only(model: Any) -> Iterator[None]:
         return original(values, sample_weight=sample_weight, mask=mask, **options)
 
     object.__setattr__(model, "compute_loss", checked)
-    keras_loss.reduce_weighted_values = reduced
     try:
-        yield
+        with replaced(keras_loss, "reduce_weighted_values", reduced):
+            yield
     finally:
-        keras_loss.reduce_weighted_values = original
         object.__delattr__(model, "compute_loss")
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "names_of",
     "pass_over_reset",
     "recorded_results",
-    "replaced",
+    "replaced_methods",
     "reset_as_ever",
     "set_aside",
     "unbuilt_of",
@@ -119,7 +119,7 @@ def recorded_results(model: Any) -> Iterator[Results]:
 
         return result
 
-    with replaced(model.metrics, "result", noting):
+    with replaced_methods(model.metrics, "result", noting):
         yield results
 
 
@@ -176,8 +176,8 @@ def weighted_batch_metrics(
     plain = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
     some = [metric for metric in model.metrics if type(metric).update_state in plain]
     with (
-        replaced(some, "update_state", weighing),
-        replaced(_of_functions(model), "update_state", weighing_function),
+        replaced_methods(some, "update_state", weighing),
+        replaced_methods(_of_functions(model), "update_state", weighing_function),
     ):
         yield
 
@@ -198,7 +198,7 @@ def names_by_function(model: Any) -> dict[int, str]:
 
 
 @contextlib.contextmanager
-def replaced(objects: list[Any], name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def replaced_methods(objects: list[Any], name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     """Context in which each of *objects* has its own method *name* instead of its class's."""
     with contextlib.ExitStack() as stack:
         for each in {id(each): each for each in objects}.values():
@@ -241,8 +241,8 @@ def until_metrics_are_made(model: Any) -> Iterator[None]:
 
     try:
         with (
-            replaced(without, "build", ending("build")),
-            replaced(lazy, "update_state", ending("update_state")),
+            replaced_methods(without, "build", ending("build")),
+            replaced_methods(lazy, "update_state", ending("update_state")),
             contextlib.suppress(_MadeError),
         ):
             yield

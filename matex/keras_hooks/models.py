@@ -15,6 +15,7 @@ from keras.src.models.functional import Functional
 
 from matex.errors import NotShareable, Unsupported
 from matex.keras_hooks.metrics import reset_as_ever, unbuilt_of
+from matex.replacing import replaced
 
 __all__ = [
     "around_builds",
@@ -293,8 +294,5 @@ def around_builds(
         with context(layer):
             original(layer, *args, **kwargs)
 
-    keras.Layer._maybe_build = build
-    try:
+    with replaced(keras.Layer, "_maybe_build", build):
         yield
-    finally:
-        keras.Layer._maybe_build = original

@@ -12,6 +12,7 @@ import numpy as np
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from matex.keras_hooks.tensors import outside_functions
+from matex.replacing import replaced
 
 __all__ = [
     "OptimizerTraits",
@@ -268,9 +269,8 @@ def noted_setting(optimizer: Any) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for name in ("assign", "assign_add", "assign_sub"):
-            original = getattr(ResourceVariable, name)
-            stack.callback(setattr, ResourceVariable, name, original)
-            setattr(ResourceVariable, name, noting(original))
+            new = noting(getattr(ResourceVariable, name))
+            stack.enter_context(replaced(ResourceVariable, name, new))
         yield
 
 

@@ -14,6 +14,7 @@ from keras.src import backend
 
 from matex.keras_hooks.batch_moments import normalizations
 from matex.keras_hooks.models import seed_variables
+from matex.replacing import replaced
 
 __all__ = ["Chance"]
 
@@ -58,9 +59,8 @@ class Chance:
 
         with contextlib.ExitStack() as stack:
             for name in _SUBSTITUTES:
-                present = getattr(backend.random, name)
-                stack.callback(setattr, backend.random, name, present)
-                setattr(backend.random, name, noting(present))
+                new = noting(getattr(backend.random, name))
+                stack.enter_context(replaced(backend.random, name, new))
             return trace()
 
     @contextlib.contextmanager
@@ -72,8 +72,7 @@ class Chance:
         """
         with contextlib.ExitStack() as stack:
             for name, substitute in _SUBSTITUTES.items():
-                stack.callback(setattr, backend.random, name, getattr(backend.random, name))
-                setattr(backend.random, name, substitute)
+                stack.enter_context(replaced(backend.random, name, substitute))
             for layer in normalizations(self._model):
                 if any(layer is one for one in self._synchronized):
                     continue

@@ -18,6 +18,7 @@ from matex.errors import NotShareable
 from matex.keras_hooks.generators import global_generator, made_global_generator
 from matex.keras_hooks.noise_state import count_noise
 from matex.keras_hooks.row_draws import NoiseRows, RowAxis, RowDraws
+from matex.replacing import replaced
 
 __all__ = ["rows_of_noise", "with_global_generator"]
 
@@ -99,21 +100,20 @@ def rows_of_noise(
     noise = _KerasNoise(draws, {id(variable) for variable in known}, strict=strict)
     with contextlib.ExitStack() as stack:
 
-        def replace(module: Any, name: str, make: Callable[..., Any], *arguments: Any) -> None:
-            before = getattr(module, name)
-            stack.callback(setattr, module, name, before)
-            setattr(module, name, make(before, *arguments))
+        def substitute(module: Any, name: str, make: Callable[..., Any], *arguments: Any) -> None:
+            new = make(getattr(module, name), *arguments)
+            stack.enter_context(replaced(module, name, new))
 
-        replace(backend.random, "draw_seed", noise.seeding)
-        replace(shape_util, "maybe_set_static_shape", _but_for_rows, draws)
+        substitute(backend.random, "draw_seed", noise.seeding)
+        substitute(shape_util, "maybe_set_static_shape", _but_for_rows, draws)
         for name, other in _STATEFUL.items():
-            replace(stateful_draws, name, draws.by_state, getattr(stateless_draws, other))
+            substitute(stateful_draws, name, draws.by_state, getattr(stateless_draws, other))
         for name in _ADDRESSABLE:
-            replace(stateless_draws, name, draws.by_place)
+            substitute(stateless_draws, name, draws.by_place)
         for name in _SHAPED:
-            replace(backend.random, name, noise.shaped, name)
+            substitute(backend.random, name, noise.shaped, name)
         for name in _SHIFTED:
-            replace(backend.random, name, noise.shifted, name)
+            substitute(backend.random, name, noise.shifted, name)
         yield noise.advance
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 from matex.keras_hooks.functions import with_functions_inline
-from matex.keras_hooks.metrics import replaced
+from matex.keras_hooks.metrics import replaced_methods
 from matex.keras_hooks.optimizers import build_for, replaced_apply
 
 __all__ = ["NoUpdate", "ScriptModel", "script_model"]
@@ -60,7 +60,7 @@ class ScriptModel(keras.Model):
         def resetting(metric: Any) -> Callable[[], None]:
             return lambda: reasons.append(f"it resets the metric {metric.name!r}")
 
-        with replaced(self._script_metrics, "reset_state", resetting):
+        with replaced_methods(self._script_metrics, "reset_state", resetting):
             result = self.code(*args, **kwargs)
         if reasons:
             raise NotShareable(reasons[0])

@@ -6,6 +6,8 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 
+from matex.replacing import replaced
+
 __all__ = ["unwarned"]
 
 
@@ -16,9 +18,5 @@ def unwarned() -> Iterator[None]:
     ``warnings.catch_warnings`` would not do: it makes Python forget which warnings it has shown,
     and shows them again.
     """
-    warn = warnings.warn
-    warnings.warn = lambda *args, **kwargs: None
-    try:
+    with replaced(warnings, "warn", lambda *args, **kwargs: None):
         yield
-    finally:
-        warnings.warn = warn

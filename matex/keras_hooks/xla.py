@@ -14,6 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from matex.replacing import replace
+
 __all__ = ["exchange_in_graph", "exchange_outside_xla", "leave_xla"]
 
 _stack = threading.local()
@@ -55,7 +57,7 @@ def leave_xla(tell: Callable[[str], None]) -> None:
         )
         return self(*args, **kwargs)
 
-    owner.Function.__call__ = call
+    replace(owner.Function, "__call__", call)
 
 
 def exchange_outside_xla() -> None:

@@ -25,6 +25,7 @@ from matex.records.events import EVENTS, EventLog
 from matex.records.lost_ranks import record_end
 from matex.records.standard_streams import open_closed_streams
 from matex.records.tracebacks import is_of_script_alone, shorten
+from matex.replacing import replace
 
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
@@ -124,7 +125,7 @@ def _leave_together(adapter: KerasAdapter) -> None:
             status = 1 if adapter.run.outcome.lost_strictly else 0
         exit_now(status)
 
-    os._exit = leave
+    replace(os, "_exit", leave)
 
 
 def _end_program(adapter: KerasAdapter) -> None:

@@ -17,6 +17,7 @@ from multiprocessing import util
 from typing import Any
 
 from matex.records import console
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -26,9 +27,10 @@ _SIGNAL_BITS = 8  # of a status of wait, below the status of the exit
 
 def install() -> None:
     """Replace how Python starts programs, for the rest of the process. Local."""
-    setattr(subprocess.Popen, "__init__", _popen(subprocess.Popen.__init__))  # noqa: B010
-    os.system = _system
-    setattr(util, "spawnv_passfds", _inheriting(getattr(util, "spawnv_passfds")))  # noqa: B009, B010
+    spawn = vars(util)["spawnv_passfds"]
+    replace(subprocess.Popen, "__init__", _popen(subprocess.Popen.__init__))
+    replace(os, "system", _system)
+    replace(util, "spawnv_passfds", _inheriting(spawn))
     os.register_at_fork(after_in_child=_renew_lock)
 
 

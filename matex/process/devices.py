@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import ft
 from matex.errors import InputError
+from matex.exchange.texts import allgather_texts
 
 __all__ = [
     "Cores",
@@ -142,8 +143,7 @@ def differing_sets(communicator: ft.Communicator, mine: str) -> list[str]:
         communicator: ranks of the run.
         mine: name of this rank's, of at most 16 letters.
     """
-    gathered = communicator.allgather(np.frombuffer(mine.encode().ljust(16, b"\0"), np.uint8))
-    found = sorted({bytes(row).rstrip(b"\0").decode() for row in gathered.rows})
+    found = sorted(set(allgather_texts(communicator, mine, 16).values()))
     return found if len(found) > 1 else []
 
 

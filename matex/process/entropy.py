@@ -18,6 +18,7 @@ from typing import Any
 
 from matex.files import real
 from matex.files.called_from import called_from
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -43,8 +44,8 @@ def install(key: str) -> None:
         number = next(asked.setdefault(place, itertools.count()))
         return hashlib.shake_256(f"{key} {place}{number}".encode()).digest(size)
 
-    os.urandom = urandom
-    setattr(random, "_urandom", urandom)  # noqa: B010 - of secrets and NumPy, too
+    replace(os, "urandom", urandom)
+    replace(random, "_urandom", urandom)  # of secrets and NumPy, too
     _seed_alike()
 
 
@@ -58,5 +59,5 @@ def _seed_alike() -> None:
             a = int.from_bytes(os.urandom(_SEED_BYTES), "little")
         original(self, a, version)
 
-    random.Random.seed = seed  # type: ignore[method-assign]
-    random.seed = vars(random)["_inst"].seed
+    replace(random.Random, "seed", seed)
+    replace(random, "seed", vars(random)["_inst"].seed)

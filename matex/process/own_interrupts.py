@@ -11,9 +11,9 @@ import _thread
 import functools
 import os
 import signal
-from collections.abc import Callable
 
 from matex.checkpointing.stop_requests import StopRequest
+from matex.replacing import replace
 
 __all__ = ["install"]
 
@@ -41,13 +41,9 @@ def install(stop_request: StopRequest) -> None:
         _expect(stop_request, number)
         interrupt_main(signal.Signals(number))
 
-    replaced: dict[str, tuple[object, Callable[..., None]]] = {
-        "kill": (os, kill_),
-        "raise_signal": (signal, raise_signal_),
-        "interrupt_main": (_thread, interrupt_main_),
-    }
-    for name, (module, function) in replaced.items():
-        setattr(module, name, function)
+    replace(os, "kill", kill_)
+    replace(signal, "raise_signal", raise_signal_)
+    replace(_thread, "interrupt_main", interrupt_main_)
 
 
 def _expect(stop_request: StopRequest, number: int) -> None:

@@ -10,9 +10,7 @@ import functools
 import inspect
 import os
 import shutil
-import sys
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +22,7 @@ from matex.files.scratch import ALIAS
 from matex.files.view import FileView
 from matex.files.writing import to_write
 from matex.process.tensorflow_library import NOWHERE, FileLibrary, local_path
+from matex.replacing import replace, replace_everywhere
 
 __all__ = ["install"]
 
@@ -54,38 +53,33 @@ _METHODS = (
     ("snapshot", "path", "keep tree"),
 )
 
+# Methods of the saver of tf.train.Checkpoint.
+_SAVER = (("save", "file_prefix", "write names"), ("restore", "save_path", "read names"))
+
 
 def install(files: Files) -> None:
     """Replace TensorFlow's file functions, for the rest of the process. Local."""
     file_io = inspect.getmodule(tf.io.gfile.exists)
     assert file_io is not None
     library = FileLibrary(files, vars(file_io)["_pywrap_file_io"])
-    vars(file_io)["_pywrap_file_io"] = library
+    replace(file_io, "_pywrap_file_io", library)
     functions: dict[Any, Any] = {tf.io.matching_files: _matching(files, library)}
     for place, name, parameter, how in _TABLE:
         original = functools.reduce(getattr, [*place.split("."), name], tf)
         if inspect.isclass(original):
-            original.__init__ = _translating(files, original.__init__, parameter, how)  # type: ignore[method-assign]
+            new = _translating(files, original.__init__, parameter, how)
+            replace(original, "__init__", new)
         else:
             functions[original] = _translating(files, original, parameter, how)
-    _replace(functions)
+    replace_everywhere("tensorflow", functions)
     for name, parameter, how in _METHODS:
         method = getattr(tf.data.Dataset, name)
-        setattr(tf.data.Dataset, name, _translating(files, method, parameter, how))
+        replace(tf.data.Dataset, name, _translating(files, method, parameter, how))
     load = _translating(files, tf.data.Dataset.load, "path", "read")
-    setattr(tf.data.Dataset, "load", staticmethod(load))  # noqa: B010 - as mypy wants it
+    replace(tf.data.Dataset, "load", staticmethod(load))
     saver = vars(inspect.getmodule(tf.train.Checkpoint))["TrackableSaver"]
-    saver.save = _translating(files, saver.save, "file_prefix", "write names")
-    saver.restore = _translating(files, saver.restore, "save_path", "read names")
-
-
-def _replace(functions: dict[Any, Any]) -> None:
-    """Replace the functions at all places where TensorFlow refers to them."""
-    for module_name, module in list(sys.modules.items()):
-        if module_name.partition(".")[0] == "tensorflow":
-            for name, value in list(vars(module).items()):
-                if type(value) is FunctionType and value in functions:
-                    setattr(module, name, functions[value])
+    for name, parameter, how in _SAVER:
+        replace(saver, name, _translating(files, getattr(saver, name), parameter, how))
 
 
 def _translating(

@@ -8,13 +8,12 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-import numpy as np
-
 import ft
 from ft.error_text import in_one_line
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.data.reading_errors import data_error_in
 from matex.errors import InputError, MatexError
+from matex.exchange.texts import allgather_texts
 from matex.records.tracebacks import shorten
 
 __all__ = ["CallOrder", "difference"]
@@ -63,10 +62,8 @@ class CallOrder:
         """
         if self._communicator.initial_size == 1:
             return
-        row = np.frombuffer(name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES), np.uint8)
-        gathered = self._communicator.allgather(row)
-        names = [bytes(row).decode(errors="replace").rstrip() for row in gathered.rows]
-        if different := difference(gathered.ranks, names):
+        names = allgather_texts(self._communicator, name, _NAME_BYTES)
+        if different := difference(list(names), list(names.values())):
             raise InputError(
                 "all ranks must make the same calls in the same order. Received: "
                 f"{different}; does the script go by its rank, its host, the time, an unseeded "

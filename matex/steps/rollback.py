@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from matex.replacing import replaced
 from matex.steps.graphs.graph_inspection import variables_in
 
 __all__ = ["Assignments", "Rollback"]
@@ -80,14 +81,11 @@ class Assignments:
         """Context of code whose assignments :meth:`put_back` takes back."""
         for variable in self._variables.values():
             self._note(variable)
-        originals = {name: getattr(ResourceVariable, name) for name in _CHANGE}
-        try:
-            for name, original in originals.items():
-                setattr(ResourceVariable, name, self._noting(original))
+        with contextlib.ExitStack() as stack:
+            for name in _CHANGE:
+                new = self._noting(getattr(ResourceVariable, name))
+                stack.enter_context(replaced(ResourceVariable, name, new))
             yield
-        finally:
-            for name, original in originals.items():
-                setattr(ResourceVariable, name, original)
 
     @contextlib.contextmanager
     def final(self) -> Iterator[None]:

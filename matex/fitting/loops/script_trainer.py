@@ -11,12 +11,11 @@ from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.loops.after_step import AfterStep
 from matex.fitting.loops.free_axes import Axes
+from matex.fitting.loops.given_batches import GivenBatches
 from matex.fitting.loops.script_arguments import ScriptArguments
 from matex.partition.slot_capacity import SlotCapacity
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
-from matex.sources.digests import digest
-from matex.sources.stream import Stream
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.engine import StepEngine
 from matex.steps.script_code.muted_output import unheard
@@ -29,29 +28,6 @@ __all__ = ["ScriptTrainer", "one_update"]
 
 
 Call = Callable[..., Any]
-
-
-class _GivenRows:
-    """Source of the batches with which the script calls a function. Local."""
-
-    explanation = Stream.explanation
-    most_rows = None
-
-    def __init__(self, first: ScriptArguments, free: Axes, number: int) -> None:
-        self.signature = first.signature_with(free)
-        self._digest = number
-        self.as_data = first.form.as_data
-
-    def batch_of(self, given: ScriptArguments) -> StreamBatch:
-        """Global batch of the arguments of a call."""
-        self._digest = digest(self._digest, given.tensors, last=False)
-        return StreamBatch(given.tensors, (0, given.form.rows), self._digest, last=False)
-
-    def sample(self) -> None:
-        """Return None: no newcomer joins these steps."""
-
-    def after_step(self, step: int) -> tuple[int, int]:
-        return 0, 0
 
 
 class ScriptTrainer:
@@ -76,8 +52,8 @@ class ScriptTrainer:
         number: int,
     ) -> None:
         self._run = run
-        self._source = _GivenRows(first, free, number)
-        signature, capacity = self._source.signature, SlotCapacity(first.form.rows)
+        signature, capacity = first.signature_with(free), SlotCapacity(first.form.rows)
+        self._source = GivenBatches(signature, first.form.as_data, number)
         if free:
             capacity = SlotCapacity(first.form.rows, (1,) * len(signature)).grown(first.capacity)
         with keras_hooks.generators_kept(), attempted("it cannot be traced"):
@@ -141,7 +117,7 @@ class ScriptTrainer:
             NotShareable: its first batch shows that batches cannot be divided; on every rank.
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
-        batch = self._source.batch_of(given)
+        batch = self._source.batch_of(given.tensors, given.form.rows)
         report = self._engine.run(batch) if self._has_stepped else self._first(batch)
         self._has_stepped = True
         self._after.step_done(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from matex import keras_hooks
@@ -10,6 +11,7 @@ from matex.errors import NotShareable
 from matex.fitting.batch_moments import normalized_alone, synchronized
 from matex.fitting.loops.after_step import AfterStep
 from matex.fitting.loops.free_axes import Axes, FreeAxes, every_axis, masked
+from matex.fitting.loops.given_batches import GivenBatches
 from matex.fitting.loops.loop_numbers import but_for_in_loop
 from matex.fitting.whole_batches import slower
 from matex.keras_hooks.batch_moments import wandering_biases
@@ -18,49 +20,13 @@ from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
 from matex.partition.slot_capacity import SlotCapacity
 from matex.run.context import RunContext
-from matex.sources.digests import digest
-from matex.sources.stream import Stream, flat_signature, leaves_of, rows_in
-from matex.sources.stream_batch import StreamBatch
+from matex.sources.stream import flat_signature, leaves_of, rows_in
 from matex.steps.building import build
 from matex.steps.engine import StepEngine
 from matex.steps.script_code.user_code import attempted
 from matex.steps.traced_step import CompiledStep, trace_step
 
 __all__ = ["BatchTrainers"]
-
-
-class _GivenBatches:
-    """Source of batches that the script passes in one at a time. Local.
-
-    Args:
-        batch_spec: form of the batches.
-        free: axes of their tensors whose sizes may be others in later ones.
-        digest: start value of their digests.
-        most_rows: number of rows of the first batch; a larger one needs another trainer.
-    """
-
-    explanation = Stream.explanation
-
-    def __init__(self, batch_spec: Any, free: Axes, digest: int, most_rows: int) -> None:
-        self._batch_spec = batch_spec
-        self._digest = digest
-        self.most_rows = most_rows
-        self.signature = with_free_axes(flat_signature(batch_spec), free)
-
-    def batch_of(self, given: Any) -> StreamBatch:
-        """Global batch of the tensors *given* by the script."""
-        tensors = _tensors(given)
-        self._digest = digest(self._digest, tensors, last=False)
-        return StreamBatch(tensors, (0, rows_in(tensors)), self._digest, last=False)
-
-    def as_data(self, batch: Any) -> Any:
-        return leaves_of(self._batch_spec, batch)
-
-    def sample(self) -> None:
-        """Return None: no newcomer joins these steps."""
-
-    def after_step(self, step: int) -> tuple[int, int]:
-        return 0, 0
 
 
 def _tensors(given: Any) -> list[Any]:
@@ -87,7 +53,13 @@ class BatchTrainer:
         keras_hooks.refuse(model)
         keras_hooks.check_reductions(model)
         capacity = _capacity_of(batch)
-        self._source = _GivenBatches(keras_hooks.batch_spec(batch), free, number, capacity.rows)
+        spec = keras_hooks.batch_spec(batch)
+        self._source = GivenBatches(
+            with_free_axes(flat_signature(spec), free),
+            functools.partial(leaves_of, spec),
+            number,
+            most_rows=capacity.rows,
+        )
         with attempted("the model cannot be built from its data before training"):
             build(model, self._source.as_data(self._source.signature))
         compiled = CompiledStep(
@@ -116,7 +88,8 @@ class BatchTrainer:
             NotShareable: its first batch shows that batches cannot be divided; on every rank.
             PreemptedExit: the ranks agreed to leave; on every rank.
         """
-        report = self._engine.run(self._source.batch_of(batch))
+        tensors = _tensors(batch)
+        report = self._engine.run(self._source.batch_of(tensors, rows_in(tensors)))
         self._after.step_done(report)
         return dict(report.logs)
 

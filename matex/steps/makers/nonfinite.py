@@ -20,6 +20,7 @@ import numpy as np
 import ft
 from matex.errors import NonFiniteGradients
 from matex.exchange import Header, Layout
+from matex.exchange.texts import allgather_texts
 
 __all__ = ["Nonfinite", "StepRedo", "nonfinite_error", "whole_batch_error"]
 
@@ -128,18 +129,11 @@ def nonfinite_error(
         why_not: see :attr:`Nonfinite.why_not`.
     """
     mine = "" if spoiled is None else _in_short(layout.nonfinite_names(spoiled))
-    row = np.zeros(_BYTES, np.uint8)
-    text = mine.encode()[:_BYTES]
-    row[: len(text)] = np.frombuffer(text, np.uint8)
-    gathered = communicator.allgather(row)
-    guilty = {
-        rank: bytes(line).rstrip(b"\0").decode(errors="replace")
-        for rank, line in zip(gathered.ranks, gathered.rows, strict=True)
-        if line.any()
-    }
+    texts = allgather_texts(communicator, mine, _BYTES)
+    guilty = {rank: text for rank, text in texts.items() if text}
     return NonFiniteGradients(
         f"step {step} has gradients that are not finite: "
-        + _told(guilty, len(gathered.ranks), why_not=why_not)
+        + _told(guilty, len(texts), why_not=why_not)
     )
 
 

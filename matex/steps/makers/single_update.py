@@ -15,11 +15,10 @@ from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.local_contribution import LocalContribution, averaged
 from matex.steps.makers.maker import Made
+from matex.steps.makers.one_update import OneUpdate
 from matex.steps.makers.recovery import StepRecovery
 from matex.steps.makers.row_account import RowAccount
 from matex.steps.own_rows import OwnRows
-from matex.steps.separability.comparison import agree_separable
-from matex.steps.separability.step_separability import find_inseparable, find_inseparable_now
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 from matex.strategies import Strategy
@@ -27,7 +26,7 @@ from matex.strategies import Strategy
 __all__ = ["SingleUpdate"]
 
 
-class SingleUpdate:
+class SingleUpdate(OneUpdate):
     """Makes steps by one exchange, whose sum a rank may get from a peer. The engine's maker.
 
     Args:
@@ -53,11 +52,12 @@ class SingleUpdate:
         exchange: HostExchange | None = None,
         check_finite: bool,
     ) -> None:
+        communicator = services.communicator
+        super().__init__(communicator, step, parts=communicator.initial_size)
         self._services = services
-        self._communicator = services.communicator
         self._rows = rows
         self._account = account
-        self._step, self._exchange = step, exchange
+        self._exchange = exchange
         self._check_finite = check_finite
         self._strategy = strategy
         self._local = LocalContribution(rows, self._step)
@@ -81,16 +81,7 @@ class SingleUpdate:
         self._connected()
         if not self._strategy.averages_gradients:
             self._step.trace()
-        rows = sample()
-        if rows is not None:
-            self._step.warm_up(rows)
-
-    def check_separable(self, batch: GlobalBatch) -> None:
-        found = find_inseparable(self._step, batch, ranks=self._communicator.initial_size)
-        agree_separable(self._communicator, found)
-
-    def find_inseparable(self, rows: Any) -> str:
-        return find_inseparable_now(self._step, rows)
+        super().prepare(sample)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         step = self._step

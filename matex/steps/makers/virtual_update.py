@@ -11,7 +11,7 @@ EasyScale (Li et al., SC 2023), VirtualFlow (Or et al., MLSys 2022).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,12 +27,11 @@ from matex.partition.worker_tree import Node, maximal
 from matex.sources.interface import GlobalBatch
 from matex.steps.makers.bad_sums import BadSums
 from matex.steps.makers.maker import Made
+from matex.steps.makers.one_update import OneUpdate
 from matex.steps.makers.recovery import AllStop
 from matex.steps.makers.row_account import RowAccount
 from matex.steps.makers.worker_sums import Parts, WorkerSums
 from matex.steps.own_rows import OwnRows
-from matex.steps.separability.comparison import agree_separable
-from matex.steps.separability.step_separability import find_inseparable, find_inseparable_now
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 
@@ -48,7 +47,7 @@ class _Division(NamedTuple):
     """Subtrees of each member of the world, in member order."""
 
 
-class VirtualUpdate:
+class VirtualUpdate(OneUpdate):
     """Makes steps of one update from the contributions of virtual workers. The engine's maker.
 
     Sums of subtrees are kept until the step is done. If a rank dies the survivors compute the
@@ -81,12 +80,11 @@ class VirtualUpdate:
     ) -> None:
         if step.runs_eagerly:
             raise NotShareable("virtual workers want a step that does not run eagerly")
+        super().__init__(services.communicator, step, parts=rows.workers)
         self._services = services
-        self._communicator = services.communicator
         self._bad_sums = BadSums(services, account, source)
         self._rows = rows
         self._account = account
-        self._step = step
         self._is_first = True
         self._running: HostExchange | None = None
         layout = step.layout
@@ -117,18 +115,6 @@ class VirtualUpdate:
         last = self._last
         assert last is not None
         return Made.by(last)
-
-    def prepare(self, sample: Callable[[], Any]) -> None:
-        rows = sample()
-        if rows is not None:
-            self._step.warm_up(rows)
-
-    def check_separable(self, batch: GlobalBatch) -> None:
-        found = find_inseparable(self._step, batch, ranks=self._rows.workers)
-        agree_separable(self._communicator, found)
-
-    def find_inseparable(self, rows: Any) -> str:
-        return find_inseparable_now(self._step, rows)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()

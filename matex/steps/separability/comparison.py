@@ -16,6 +16,7 @@ import numpy as np
 import ft
 from matex.errors import NotShareable
 from matex.exchange import Layout
+from matex.exchange.texts import allgather_texts
 from matex.steps.separability.other_rows import (
     larger_rows,
     rows_of_one_length,
@@ -61,12 +62,8 @@ def agree_separable(communicator: ft.Communicator, found: str, *, refuted: bool 
     Raises:
         NotShareable: on every rank, with the text of the lowest rank that has one.
     """
-    text = np.frombuffer(found.encode()[:_TEXT].ljust(_TEXT, b"\0"), np.uint8)
-    texts = [
-        bytes(row).rstrip(b"\0").decode(errors="ignore")
-        for row in communicator.allgather(text).rows
-    ]
-    reason = next(filter(None, texts), "")
+    texts = allgather_texts(communicator, found, _TEXT)
+    reason = next(filter(None, texts.values()), "")
     if reason or refuted:
         raise NotShareable(reason or "a rank that died had found that train_step does not add up")
 

@@ -22,7 +22,7 @@ def losses_of(x: Any, y: Any, **options: Any) -> tuple[float, float, Any]:
     apoptosis = matex.Apoptosis(first_epoch=2, last_epoch=2, verbose=0)
     fit(model, x, y, apoptosis, class_weight=WEIGHTS, **options)
     progress = rebuild.notes_of(model)["progress"]
-    (batch,) = apoptosis._samples.scoring.batches([(0, 9)])
+    (batch,) = apoptosis._fit.samples.scoring.batches([(0, 9)])
     return progress["at_start"], progress["held_out"], np.asarray(batch[2])
 
 

@@ -394,3 +394,11 @@ def test_saves_of_one_step_into_two_directories_do_not_meet(tmp_path: Path) -> N
 
     with pytest.raises(OSError, match="busy"):
         store_files.publish(memory / "step-000000001.h5", [memoryview(b"memory")], again)
+
+
+def test_path_of_a_step_is_that_of_its_file(tmp_path):
+    store = checkpoints.Store(tmp_path)
+    path = store.save(checkpoints.Snapshot(weights={}, cursor={"step": 7, "epoch": 0}))
+    assert store.path_of(7) == path
+    with pytest.raises(ValueError, match="Received: -1"):
+        store.path_of(-1)
