@@ -41,6 +41,10 @@ class Candidates(Protocol):
         """
         ...
 
+    def count(self) -> int:
+        """Number of processes that can still come; ``sys.maxsize`` without a limit."""
+        ...
+
     def close_host(self, host: str) -> None:
         """Use no process of *host* any more."""
         ...
@@ -72,6 +76,9 @@ class NewProcesses:
         command = fork_client.command(sys.orig_argv[1:])
         host = self._communicator.world.me.host
         return Coming(host, partial(ft.Spawn, command))
+
+    def count(self) -> int:
+        return 0 if self._communicator.world.spread else sys.maxsize
 
     def close_host(self, host: str) -> None:
         """Do nothing: all ranks are on this host."""
@@ -112,6 +119,10 @@ class ColdCandidates:
         if found is None:
             return None
         return Coming(found.host, partial(self._spares.call, found.rank))
+
+    def count(self) -> int:
+        free = self._spares.free(known=self._communicator.world.everyone)
+        return sum(member.host not in self._closed for member in free)
 
     def close_host(self, host: str) -> None:
         self._closed.add(host)

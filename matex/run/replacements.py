@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -89,6 +90,11 @@ class Replacements:
     def is_open(self) -> bool:
         """Whether processes start for missing ranks, and can join. Local; known on the leader."""
         return self._arrivals.fit is not None and self._left > 0 and not self._nobody_can_come
+
+    def count(self) -> int:
+        """Number of processes that can still join, with those on their way; on the leader."""
+        more = self._candidates.count() if self.is_open else 0
+        return min(len(self._newcomers) + more, sys.maxsize)
 
     def end(self) -> None:
         """End the processes that have not joined; at the end of the run."""

@@ -41,7 +41,7 @@ def decide(
     spares: Sequence[ft.Member],
     shares: bool,
     survives: bool,
-    respawns: bool,
+    coming: int,
 ) -> Decision:
     """Answer to *request*. Pure.
 
@@ -50,7 +50,7 @@ def decide(
         spares: ranks that wait. Where a host is drained they take the places of its ranks.
         shares: whether the run shares its work among ranks, as a run with one rank does not.
         survives: whether the others go on when ranks end, as with ULFM.
-        respawns: whether processes can join the running fit.
+        coming: largest number of processes that can join the running fit.
     """
     size = len(members)
     if not survives:
@@ -76,7 +76,11 @@ def decide(
     if not shares:
         return Decision(refused="the run began with 1 rank, and shares nothing; begin with 2")
     joining = min(len(spares), request.size - size)
-    if size + joining < request.size and not respawns:
+    missing = request.size - size - joining
+    if 0 < coming < missing:
+        left = "1 cold spare is left" if coming == 1 else f"{coming} cold spares are left"
+        return Decision(refused=f"at most {size + joining + coming} ranks can be had: {left}")
+    if missing and not coming:
         others = f"{joining} ranks are in reserve; others" if joining > 1 else "ranks"
         others = "1 rank is in reserve; others" if joining == 1 else others
         return Decision(

@@ -32,7 +32,7 @@ class Resizing(FitListener):
         if not report.agreed.resize:
             return
         run, world = self._run, self._run.communicator.world
-        request, can_grow = self._hear()
+        request, coming = self._hear()
         if request is None:  # lost with the leader that knew of it; the requester gets no answer
             return
         decision = decide(
@@ -41,7 +41,7 @@ class Resizing(FitListener):
             spares=world.spares,
             shares=run.communicator.initial_size > 1,
             survives=run.communicator.ulfm,
-            respawns=can_grow,
+            coming=coming,
         )
         if run.communicator.world.is_leader:
             self._say(request, decision.refused, decision.leaving, decision.size)
@@ -68,18 +68,19 @@ class Resizing(FitListener):
             ft.fail_stop(f"left on purpose: {request.text}", error=left)
         run.communicator.barrier()  # complete only once all of them have ended
 
-    def _hear(self) -> tuple[Request | None, bool]:
-        """Request that the leader has found, and whether it can start ranks; collective."""
+    def _hear(self) -> tuple[Request | None, int]:
+        """Request that the leader has found, and how many processes can come; collective."""
         run = self._run
-        content = np.zeros(MOST_BYTES + 1, np.uint8)
+        coming, content = np.zeros(1, np.int64), np.zeros(MOST_BYTES, np.uint8)
         request = run.elastic.resize_requests.take() if run.communicator.world.is_leader else None
         if request is not None:
             encoded = np.frombuffer(request.to_bytes(), np.uint8)
             content[: encoded.size] = encoded
-            content[-1] = run.elastic.replacements.is_open
+            coming[0] = run.elastic.replacements.count()
         run.communicator.broadcast(content)
-        text = content[:-1].tobytes().rstrip(b"\0")
-        return Request.from_bytes(text) if text else None, bool(content[-1])
+        run.communicator.broadcast(coming)
+        text = content.tobytes().rstrip(b"\0")
+        return Request.from_bytes(text) if text else None, int(coming[0])
 
     def _say(self, request: Request, refused: str, leaving: tuple[int, ...], size: int) -> None:
         run = self._run

@@ -31,7 +31,7 @@ SPARES = [ft.Member(rank=5, host="a", pid=105)]
     ],
 )
 def test_who_leaves(request_: Request, answer: Decision) -> None:
-    options = {"shares": True, "survives": True, "respawns": True}
+    options = {"shares": True, "survives": True, "coming": 60}
     assert decide(request_, MEMBERS, spares=(), **options) == answer
 
 
@@ -45,7 +45,7 @@ def test_who_leaves(request_: Request, answer: Decision) -> None:
     ],
 )
 def test_who_leaves_where_a_rank_is_in_reserve(request_: Request, answer: Decision) -> None:
-    options = {"shares": True, "survives": True, "respawns": False}
+    options = {"shares": True, "survives": True, "coming": 0}
     assert decide(request_, MEMBERS, spares=SPARES, **options) == answer
 
 
@@ -55,17 +55,19 @@ def test_who_leaves_where_a_rank_is_in_reserve(request_: Request, answer: Decisi
         (Request(1, host="a"), {"spares": SPARES}, "rank 5, in reserve, is on a"),
         (
             Request(1, size=6),
-            {"spares": SPARES, "respawns": False},
+            {"spares": SPARES, "coming": 0},
             "1 rank is in reserve; others can join a fit only with --respawn",
         ),
         (Request(1, size=2), {"survives": False}, "without ULFM all ranks end"),
         (Request(1, size=7), {"shares": False}, "began with 1 rank, and shares nothing"),
-        (Request(1, size=5), {"respawns": False}, "only with --respawn"),
+        (Request(1, size=5), {"coming": 0}, "only with --respawn"),
+        (Request(1, size=8), {"coming": 2}, "at most 6 ranks can be had: 2 cold spares are left"),
+        (Request(1, size=7), {"spares": SPARES, "coming": 1}, "at most 6 ranks can be had: 1 cold"),
         (Request(1, host="c"), {}, "no rank is on c; ranks are on a, b"),
     ],
 )
 def test_what_cannot_be_is_refused(request_: Request, options: dict[str, Any], why: str) -> None:
-    given = {"spares": (), "shares": True, "survives": True, "respawns": True, **options}
+    given = {"spares": (), "shares": True, "survives": True, "coming": 60, **options}
     answer = decide(request_, MEMBERS, **given)
     assert why in answer.refused
     assert not answer.leaving
@@ -73,7 +75,7 @@ def test_what_cannot_be_is_refused(request_: Request, options: dict[str, Any], w
 
 def test_nobody_would_be_left() -> None:
     answer = decide(
-        Request(1, host="a"), MEMBERS[:2], spares=(), shares=True, survives=True, respawns=False
+        Request(1, host="a"), MEMBERS[:2], spares=(), shares=True, survives=True, coming=0
     )
     assert "nobody would be left" in answer.refused
 
