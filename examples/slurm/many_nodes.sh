@@ -1,9 +1,10 @@
 #!/bin/bash
 # Many nodes. Start with: sbatch --nodes=16 examples/slurm/many_nodes.sh
 # When processes die or a node is lost, the others go on (--no-kill). When the job's first node is
-# lost, on which this script runs, Slurm queues the job again (--requeue), under the same number,
-# and it continues from the newest checkpoint. A job that came to its time limit is continued by
-# another one: sbatch --export=ALL,CONTINUES=NUMBER examples/slurm/many_nodes.sh
+# lost, on which this script runs, the others finish the training, and the job then idles: scancel
+# it. A job that is preempted is queued again under the same number (--requeue), and continues from
+# the newest checkpoint. A job that came to its time limit is continued by another one:
+# sbatch --export=ALL,CONTINUES=NUMBER examples/slurm/many_nodes.sh
 #SBATCH --job-name=images
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=4

@@ -71,9 +71,12 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--map-by",
         "--param",
         "--level",
-    }  # mpiexec, examples, pytest, ci, tensorboard, ompi_info
+        "--find-links",
+        "--no-index",
+    }  # mpiexec, examples, pytest, ci, tensorboard, ompi_info, pip
     slurm = {
         "--batch",
+        "--cpus-per-task",
         "--distribution",
         "--no-kill",
         "--requeue",
