@@ -31,7 +31,7 @@ def draw() -> Drawing:
     drawing.box(8, 386, 744, 52, fill="paper", edge="amber")
     drawing.text(16, 404, "settle: if any has k", size=12, colour="amber")
     _spread(drawing, 416, 0, "broadcast its result", "with rank 2's rows in it")
-    _together(drawing, 462, "agree", "all have settled, or again from revoke")
+    _together(drawing, 462, "agree", "all have settled, else revoke")
     drawing.box(8, 498, 744, 70, fill="paper", edge="green")
     drawing.text(16, 516, "if none has k", size=12, colour="green")
     for number in (0, 1, 3):
