@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import docs.tools.tables
+import ft
 from docs.pictures.__main__ import stale
 from docs.tools.commands import command_sections
 from docs.tools.exclusions import compatible, settings
@@ -136,6 +137,17 @@ def test_the_block_about_checkpoints_runs(tmp_path: Path, monkeypatch: pytest.Mo
     (code,) = [c for c in blocks(DOCS / "guide" / "checkpoints.md", "python") if "Store" in c]
     exec(code, {})
     assert [path.name for path in (tmp_path / "saved").glob("*.h5")] == ["step-000000000.h5"]
+
+
+def test_the_skeletons_of_extensions_run() -> None:
+    for code in blocks(DOCS / "design" / "extending.md", "python"):
+        exec(code, {"__name__": "skeleton"})
+
+
+def test_the_plan_of_faults_is_one() -> None:
+    (plan,) = blocks(DOCS / "guide" / "fault_injection.md", "text")
+    kinds = [fault.kind for fault in ft.read_plan(plan.splitlines(), name="plan")]
+    assert kinds == ["slow", "kill", "kill", "bitflip"]
 
 
 def test_the_quickstart_shows_the_first_example() -> None:
