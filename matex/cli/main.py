@@ -12,7 +12,7 @@ from matex.cli.parser import Parser
 from matex.cli.unread_output import quiet_when_unread
 from matex.records.standard_streams import open_closed_streams
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 # In the order of the help.
 _COMMANDS = (run, top, resize, report, data, faults, prune, checkpoint, doctor)
@@ -31,6 +31,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     open_closed_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
+    parser, names = make_parser()
+    if not argv:
+        parser.error(f"a command is wanted ({', '.join(names)}). Received: none")
+    if argv[0] not in (*names, "-h", "--help", "--version"):
+        return run.run_rank(argv, names)
+    if argv[:1] == ["run"]:
+        argv[1:] = run.completed_line(argv[1:])
+    with quiet_when_unread():
+        arguments = parser.parse(argv)
+        _want_directory(arguments.parser)
+        status: int = arguments.act(arguments)
+        return status
+
+
+def make_parser() -> tuple[Parser, tuple[str, ...]]:
+    """The parser of all commands, and their names in the order of the help."""
     parser = Parser(
         prog="matex",
         description="Data-parallel Keras training on MPI ranks that goes on when ranks die.",
@@ -40,17 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for module in _COMMANDS:
         module.add_command(commands)
-    if not argv:
-        parser.error(f"a command is wanted ({', '.join(commands.choices)}). Received: none")
-    if argv[0] not in (*commands.choices, "-h", "--help", "--version"):
-        return run.run_rank(argv, tuple(commands.choices))
-    if argv[:1] == ["run"]:
-        argv[1:] = run.completed_line(argv[1:])
-    with quiet_when_unread():
-        arguments = parser.parse(argv)
-        _want_directory(arguments.parser)
-        status: int = arguments.act(arguments)
-        return status
+    return parser, tuple(commands.choices)
 
 
 def _want_directory(parser: Parser) -> None:

@@ -188,8 +188,8 @@ class RankOptions:
         WORK, strategies=_SYNC, why=OWN_ROWS)
     share_loops: str = option(
         "proved", "", "functions of tf.function that train, in custom loops: proved "
-        "shares the rows of their batches where a trial shows that they add up, never lets every "
-        "rank compute them whole", WORK, choices=("proved", "never"))
+        "shares the rows of their batches where a separability check shows that they add up, "
+        "never lets every rank compute them whole", WORK, choices=("proved", "never"))
     shuffle: str = option(
         "whole", "", "arrays and matex.data: whole shuffles all samples, by the script's seed "
         "as plain Keras does, and ranks read theirs; ring lets each rank keep its part in memory "

@@ -1,7 +1,6 @@
-"""The page of reference on options: ``page() -> str``, Markdown made of the table. Pure.
+"""The reference on options: ``sections() -> str``, Markdown made of the table. Pure.
 
-The site's build writes it to ``docs/reference/options.md``; ``python -m matex.config.reference``
-prints it.
+``python -m docs.tools`` writes it into ``docs/reference/options.md``.
 """
 
 from __future__ import annotations
@@ -13,23 +12,18 @@ from matex.config.kinds import SWITCH, TIME
 from matex.config.option import Option, options_of
 from matex.config.options import GROUPS, LaunchOptions
 
-__all__ = ["page"]
+__all__ = ["SET_BY_RUN", "sections"]
 
 _FLAG = re.compile(r"(--[a-z-]+)")
 
-_HEAD = """# Options
-
-An option is given on the command line of `matex run` (or of `python -m matex`, under another
-launcher), as a keyword of `matex.init`, or in the environment, in this order of strength. Options
-without a keyword are for starting the ranks, and only `matex run` takes them. Values are equal on
-all ranks.
-"""
+#: The title of those that a user need not give.
+SET_BY_RUN = "set by `matex run`"
 
 _COLUMNS = ("Option", "`matex.init`", "Variable", "Value", "Default", "What it is")
 
 
-def page(launch: type = LaunchOptions, ranks: type = Config) -> str:
-    """The page, with a section for each group of options.
+def sections(launch: type = LaunchOptions, ranks: type = Config) -> str:
+    """A section for each group of options, the last for those that ``matex run`` gives to ranks.
 
     Args:
         launch: class of options that only ``matex run`` takes.
@@ -37,13 +31,19 @@ def page(launch: type = LaunchOptions, ranks: type = Config) -> str:
     """
     rows = [(option, "") for option in options_of(launch)]
     rows += [(option, f"`{option.name}`") for option in options_of(ranks)]
-    titles = dict.fromkeys([*GROUPS, *(option.group for option, _ in rows)])
-    return "\n".join([_HEAD, *(_section(title, rows) for title in titles)])
+    groups: dict[str, list[tuple[Option, str]]] = {title: [] for title in GROUPS}
+    for option, keyword in rows:
+        title = SET_BY_RUN if option.hidden else option.group
+        groups.setdefault(title, []).append((option, keyword))
+    if SET_BY_RUN in groups:
+        groups[SET_BY_RUN] = groups.pop(SET_BY_RUN)
+    return "\n".join(_section(title, rows) for title, rows in groups.items())
 
 
 def _section(title: str, rows: list[tuple[Option, str]]) -> str:
-    lines = [f"## {title.capitalize()}", "", _line(_COLUMNS), _line(["---"] * len(_COLUMNS))]
-    lines += [_line(_cells(option, keyword)) for option, keyword in rows if option.group == title]
+    lines = [f"## {title[0].upper()}{title[1:]}", "", _line(_COLUMNS)]
+    lines += [_line(["---"] * len(_COLUMNS))]
+    lines += [_line(_cells(option, keyword)) for option, keyword in rows]
     return "\n".join([*lines, ""])
 
 
@@ -86,7 +86,3 @@ def _meaning(option: Option) -> str:
     if option.strategies and option.why:
         text += f" With strategy {' or '.join(option.strategies)} only: {option.why}."
     return text
-
-
-if __name__ == "__main__":
-    print(page(), end="")

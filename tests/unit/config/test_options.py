@@ -32,7 +32,7 @@ from matex.config.kinds import (
 )
 from matex.config.option import Option, option, options_of
 from matex.config.options import APOPTOSIS_MODES, GROUPS
-from matex.config.reference import page
+from matex.config.reference import SET_BY_RUN, sections
 from matex.errors import InputError
 from matex.launcher.launch import rank_options
 
@@ -84,7 +84,7 @@ def test_a_new_option_is_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     add_options(parser, LaunchOptions, More)
     shown = " ".join(parser.format_help().split())
     assert "pauses: --patience SECONDS how long to wait for coffee (default: 2.5)" in shown
-    reference = page(ranks=More)
+    reference = sections(ranks=More)
     assert "## Pauses\n" in reference
     assert (
         "| `--patience SECONDS` | `patience` | `MATEX_PATIENCE` | a number above 0 seconds and "
@@ -293,7 +293,7 @@ def test_an_example_of_the_help_is_taken(
 
 
 def test_the_page_of_reference_has_every_name() -> None:
-    lines = page().splitlines()
+    lines = sections().splitlines()
     rows = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")]
     for each in ALL:
         flag = each.flag and f"{each.flag} {each.metavar}".strip()
@@ -302,7 +302,15 @@ def test_the_page_of_reference_has_every_name() -> None:
         keyword = f"`{each.name}`" if each in RANKS else ""
         names = [spelled if flag else "", keyword, f"`{each.variable}`" if each.variable else ""]
         assert [len(row) for row in rows if row[:3] == names] == [6], each.name
-    assert [line[3:].lower() for line in lines if line.startswith("## ")] == list(GROUPS)
+    titles = [line[3:].lower() for line in lines if line.startswith("## ")]
+    assert titles == [*GROUPS, SET_BY_RUN]
+
+
+def test_what_matex_run_sets_is_listed_last() -> None:
+    own, _, of_run = sections().partition(f"## {SET_BY_RUN.capitalize()}")
+    for each in ALL:
+        spelled = f"`{each.flag} {each.metavar}`" if each.metavar else f"`{each.flag}`"
+        assert not each.flag or (spelled in (of_run if each.hidden else own)), each.name
 
 
 def test_the_modes_of_apoptosis_are_those_of_its_schedule() -> None:

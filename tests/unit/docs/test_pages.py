@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import docs.tools.tables
+import ft
 from docs.pictures.__main__ import stale
+from docs.tools.commands import command_sections
+from docs.tools.exclusions import compatible, settings
 from docs.tools.hooks import on_page_content
-from docs.tools.options import option_names, with_options
-from matex.cli.main import main
+from docs.tools.tables import option_names
+from matex.cli.main import main, make_parser
 from tests.unit.docs.pages import DOCS, PAGES, ROOT, TEXTS, anchors, blocks, links, prose
 
 DESIGN = sorted((DOCS / "design").glob("*.md"))
@@ -39,26 +43,11 @@ def test_each_relative_link_leads_to_a_page_and_a_heading(path: Path) -> None:
         assert not anchor or anchor in anchors(page), link
 
 
-def _known_options(capsys: pytest.CaptureFixture[str]) -> set[str]:
-    known = option_names()
-    commands = (
-        ["run"],
-        ["data", "convert"],
-        ["faults", "sample"],
-        ["faults", "show"],
-        ["prune"],
-        ["top"],
-        ["report"],
-        ["doctor"],
-    )
-    for command in commands:
-        with pytest.raises(SystemExit):
-            main([*command, "--help"])
-        known |= set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
-    return known
+def _known_options() -> set[str]:
+    return option_names() | set(re.findall(r"--[a-z][a-z-]*", command_sections()))
 
 
-def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_option_that_is_named_exists() -> None:
     others = {
         "--with-ft",
         "--data",
@@ -85,7 +74,7 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--ntasks-per-node",
         "--time",
     }
-    known = _known_options(capsys) | others | slurm
+    known = _known_options() | others | slurm
     for path in TEXTS:
         text = re.sub(r"`python -m ci\.[^`]*`", "", path.read_text())  # which have their own
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
@@ -93,7 +82,7 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_each_option_has_a_line_in_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
-    page = with_options((DOCS / "reference" / "options.md").read_text())
+    page = (DOCS / "reference" / "options.md").read_text()
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     shown = set(
@@ -101,8 +90,24 @@ def test_each_option_has_a_line_in_the_reference(capsys: pytest.CaptureFixture[s
     )
     assert {"--strategy", "--ranks"} <= shown
     assert shown - option_names() <= {"--help"}
-    assert "<!--" not in page
     assert "`MATEX_CHECKPOINT_EVERY`" in page
+
+
+def test_tables_are_what_the_code_says() -> None:
+    assert [name_of(page) for page in docs.tools.tables.stale()] == [], "make tables"
+
+
+def test_each_command_has_a_section() -> None:
+    headings = re.findall(r"^## matex (\w+)$", command_sections(), re.MULTILINE)
+    assert ["run", *headings] == list(make_parser()[1])
+
+
+def test_options_exclude_each_other_as_the_checks_say() -> None:
+    found = {setting.text.strip("`"): setting for setting in settings()}
+    assert not compatible(found["--spares"], found["--balance"])
+    assert not compatible(found["--compression powersgd:R"], found["--strategy gossip"])
+    assert compatible(found["--compression"], found["--strategy gossip"])
+    assert all(compatible(setting) for setting in found.values())
 
 
 @pytest.mark.parametrize("path", [*DESIGN, DOCS / "pictures" / "flows.py"], ids=name_of)
@@ -135,6 +140,17 @@ def test_the_block_about_checkpoints_runs(tmp_path: Path, monkeypatch: pytest.Mo
     (code,) = [c for c in blocks(DOCS / "guide" / "checkpoints.md", "python") if "Store" in c]
     exec(code, {})
     assert [path.name for path in (tmp_path / "saved").glob("*.h5")] == ["step-000000000.h5"]
+
+
+def test_the_skeletons_of_extensions_run() -> None:
+    for code in blocks(DOCS / "design" / "extending.md", "python"):
+        exec(code, {"__name__": "skeleton"})
+
+
+def test_the_plan_of_faults_is_one() -> None:
+    (plan,) = blocks(DOCS / "guide" / "fault_injection.md", "text")
+    kinds = [fault.kind for fault in ft.read_plan(plan.splitlines(), name="plan")]
+    assert kinds == ["slow", "kill", "kill", "bitflip"]
 
 
 def test_the_quickstart_shows_the_first_example() -> None:
