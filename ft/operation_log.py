@@ -14,6 +14,7 @@ import numpy as np
 
 from ft.errors import PeerFailure, Unrecoverable, UsageError
 from ft.exit_guard import forget_exit
+from ft.pieces import pieces
 from ft.records import Pending
 from ft.views import View
 from ft.world import World
@@ -149,8 +150,9 @@ class OperationLog:
     ) -> None:
         """Send the result of the newest complete operation to the members that lack it.
 
-        Collective over *new*; after it every rank holds the result. If its size is not the same
-        everywhere, nothing is sent, and :meth:`refuse_unequal` raises on all ranks.
+        Collective over *new*; once all have agreed that none failed in it, every rank holds the
+        result. If its size is not the same everywhere, nothing is sent, and
+        :meth:`refuse_unequal` raises on all ranks.
 
         Args:
             new: communicator of the members, an ``mpi4py.MPI.Comm``.
@@ -182,9 +184,11 @@ class OperationLog:
                 f"Received: results of {wanted.tolist()} bytes in operation {newest}"
             )
             return
-        # Ranks that have the result keep it: a temporary copy, not their live buffer, takes part.
-        mine = self._attempted if self.done < newest else np.array(self._result, copy=True)
-        new.Bcast(mine, root=int(holders[0]))
+        lacks_it, root = self.done < newest, int(holders[0])
+        mine = self._attempted if lacks_it else self._result
+        for piece in pieces(mine.reshape(-1).view(np.uint8)):
+            # Ranks that have the result keep it: a copy, not their live buffer, takes part.
+            new.Bcast(piece if lacks_it else piece.copy(), root=root)
 
     def _copied(self, result: np.ndarray, world: World) -> np.ndarray:
         """Copy of *result*, for a peer that may need it after the caller has overwritten *result*.
