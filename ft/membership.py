@@ -13,7 +13,7 @@ from typing import Any
 
 from ft import mpi
 from ft.cold_spares import ColdSpares
-from ft.exit_guard import fail_stop
+from ft.ending import fail_stop
 from ft.hooks import Hooks
 from ft.invitation import Admission
 from ft.newcomers import Newcomer

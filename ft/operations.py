@@ -20,7 +20,7 @@ import numpy as np
 
 from ft import mpi
 from ft.errors import ClosedError, FtError, PeerFailure, Unrecoverable, UsageError
-from ft.exit_guard import fail_stop
+from ft.ending import fail_stop
 from ft.interruption import Interruption
 from ft.membership import Membership
 from ft.operation_log import OperationLog
