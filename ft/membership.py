@@ -273,7 +273,8 @@ class Membership:
         self.hosts |= {member.rank: member.host for member in new}
         self.world = before.of(view.members, view.waiting, new)
         self.vacant = view.vacant
-        self._log.go_on(view, joins=before.waits)
+        died = any(rank not in change.present for rank in before.ranks)
+        self._log.go_on(view, joins=before.waits, died=died)
 
     def _introduce_newcomer(self, view: View, change: ViewChange) -> None:
         """Tell the newcomer that it is admitted, or end it; local, on its sponsor."""

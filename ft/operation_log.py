@@ -28,8 +28,8 @@ class OperationLog:
     ``done`` is the number of completed operations, ``failure`` the failure not yet recovered from,
     ``is_broken`` whether MPI reported it (otherwise this rank only came to a repair),
     ``detect_time_s`` the time of it (``time.time()``). ``is_intact`` is whether the newest result
-    has not been overwritten. ``doubts`` counts invalid results of the running operation, and
-    ``truncations`` messages in it that were longer than the buffer for them.
+    has not been overwritten. ``doubts`` counts invalid results of the running operation since the
+    last death, and ``truncations`` messages in it that were longer than the buffer for them.
     ``out_of_step`` is the field of :class:`ft.Pending`.
 
     Args:
@@ -116,13 +116,16 @@ class OperationLog:
         self._repairs = world.generation
         forget_exit()
 
-    def go_on(self, view: View, *, joins: bool) -> None:
+    def go_on(self, view: View, *, joins: bool, died: bool) -> None:
         """Take over the state of the next operation from the view after a repair.
 
         Args:
             view: next view, equal on all ranks.
             joins: whether this rank was in reserve, and so has no count of its own.
+            died: whether a member was lost, which explains what was wrong with a result.
         """
+        if died:
+            self.doubts = self.truncations = 0
         self.participants, self.lost = view.expected, view.lost
         self.out_of_step = not view.together
         if joins:
