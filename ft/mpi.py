@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -45,6 +46,10 @@ _SEPARATE = (
     "mpi4py must be built on the MPI of this launcher (under Slurm often srun --mpi=pmix); "
     "or use matex run, or that MPI's mpiexec"
 )
+
+# Enough for connections to as many processes; programs that close all that may be open, one by one,
+# take 10 ms for it.
+_OPEN_FILES = 1 << 16
 
 _heartbeat: Heartbeat | None = None
 _threads = False
@@ -96,6 +101,7 @@ def load() -> Any:
         global _heartbeat  # noqa: PLW0603 - MPI is a property of the process
         every_s = interval(os.environ)
         several = _threads or every_s is not None or may_span_hosts(os.environ)
+        _allow_open_files()
         with _transports():
             MPI.Init_thread(MPI.THREAD_MULTIPLE if several else MPI.THREAD_SERIALIZED)
         if every_s is not None:
@@ -116,6 +122,17 @@ def has_mpi() -> bool:
         True
     """
     return load() is not SERIAL
+
+
+def _allow_open_files() -> None:
+    """Let this process have as many open files as it may: connections to all ranks are some. Local.
+
+    Otherwise 1,024 is a usual limit, and MPI aborts when it cannot connect.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.contextmanager
