@@ -19,7 +19,6 @@ from ft.bridge import Message
 from ft.cold_spares import ColdSpares
 from ft.collectives import chunk_elements
 from ft.communicator import Communicator
-from ft.ending import end_unnoticed, fail_stop, on_fail_stop, program_error
 from ft.errors import (
     ClosedError,
     FaultSyntaxError,
@@ -41,6 +40,7 @@ from ft.mpi import allow_newcomers, has_mpi, has_ulfm
 from ft.newcomers import Newcomer, Spawn, Way
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
+from ft.process_end import end_unnoticed, fail_stop, on_fail_stop, program_error
 from ft.quorum import Arbiter, NetworkSplit, Ruling, may_be_given_up
 from ft.records import Gathered, Pending, Recovery
 from ft.views import Purpose

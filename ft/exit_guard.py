@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from ft import mpi
-from ft.ending import exit_told, fail_stop, forget_callbacks
 from ft.error_text import in_one_line
+from ft.process_end import exit_told, fail_stop, forget_callbacks
 
 __all__ = [
     "forget_exit",

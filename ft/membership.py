@@ -13,11 +13,11 @@ from typing import Any
 
 from ft import mpi
 from ft.cold_spares import ColdSpares
-from ft.ending import fail_stop
 from ft.hooks import Hooks
 from ft.invitation import Admission
 from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
+from ft.process_end import fail_stop
 from ft.records import Recovery
 from ft.repair import repair
 from ft.silent_hosts import SilentHosts

@@ -20,10 +20,10 @@ import numpy as np
 
 from ft import mpi
 from ft.errors import ClosedError, FtError, PeerFailure, Unrecoverable, UsageError
-from ft.ending import fail_stop
 from ft.interruption import Interruption
 from ft.membership import Membership
 from ft.operation_log import OperationLog
+from ft.process_end import fail_stop
 from ft.views import Purpose
 
 __all__ = ["Operation", "Operations"]

@@ -23,8 +23,8 @@ _NETWORK_HEADER, _KEEP, _DROP = 0xFFF00000, 0xFFFFFFFF, 0
 _FARTHEST = 255  # steps that a comparison can skip
 
 
-class _Step(NamedTuple):
-    """A step: its code, the steps to skip if a condition holds and if not, and a number."""
+class _Instruction(NamedTuple):
+    """One of the program: its code, the steps to skip if a condition holds or not, and a number."""
 
     code: int
     yes: int
@@ -82,25 +82,25 @@ def _attach(connection: socket.socket, ranges: Sequence[IPv4Network]) -> bool:
     return True
 
 
-def _program(ranges: Sequence[IPv4Network]) -> list[_Step]:
+def _program(ranges: Sequence[IPv4Network]) -> list[_Instruction]:
     """Steps that drop what comes from *ranges*, which are sorted by their sizes. Pure."""
     steps = [
-        _Step(_LOAD_BYTE, 0, 0, _NETWORK_HEADER),
-        _Step(_AND, 0, 0, 0xF0),  # the version
-        _Step(_EQUAL, 1, 0, 0x40),  # 4?
-        _Step(_RETURN, 0, 0, _KEEP),
+        _Instruction(_LOAD_BYTE, 0, 0, _NETWORK_HEADER),
+        _Instruction(_AND, 0, 0, 0xF0),  # the version
+        _Instruction(_EQUAL, 1, 0, 0x40),  # 4?
+        _Instruction(_RETURN, 0, 0, _KEEP),
     ]
     for _, group in itertools.groupby(ranges, key=lambda found: found.prefixlen):
         same = list(group)
         steps += [
-            _Step(_LOAD, 0, 0, _NETWORK_HEADER + 12),  # the address of the sender
-            _Step(_AND, 0, 0, int(same[0].netmask)),
+            _Instruction(_LOAD, 0, 0, _NETWORK_HEADER + 12),  # the address of the sender
+            _Instruction(_AND, 0, 0, int(same[0].netmask)),
         ]
         for at in range(0, len(same), _FARTHEST):
             block = same[at : at + _FARTHEST]
             steps += [
-                _Step(_EQUAL, len(block) - place, 0, int(found.network_address))
+                _Instruction(_EQUAL, len(block) - place, 0, int(found.network_address))
                 for place, found in enumerate(block)
             ]
-            steps += [_Step(_SKIP, 0, 0, 1), _Step(_RETURN, 0, 0, _DROP)]
-    return [*steps, _Step(_RETURN, 0, 0, _KEEP)]
+            steps += [_Instruction(_SKIP, 0, 0, 1), _Instruction(_RETURN, 0, 0, _DROP)]
+    return [*steps, _Instruction(_RETURN, 0, 0, _KEEP)]

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from ft.errors import UsageError
-from ft.ending import fail_stop
+from ft.process_end import fail_stop
 from ft.world import Member
 
 __all__ = ["Watchdog", "is_stopped"]

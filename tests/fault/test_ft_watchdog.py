@@ -170,6 +170,7 @@ def test_a_stopped_rank_that_is_woken_ends_itself() -> None:
 def frozen(steps: int, *, seconds: float) -> None:
     """All ranks of a host stand still together; when they are woken, one of them is dead."""
     import subprocess
+    import sys
 
     communicator = begin()
     rank, members = communicator.world.rank, communicator.world.members

@@ -18,9 +18,9 @@ ROOT = Path(ft.__file__).parents[1]
 PROGRAM = """
 import os, sys, threading
 import ft
-from ft import ending
+from ft import process_end
 
-ending._LAST_WORDS_S = 0.5
+process_end._LAST_WORDS_S = 0.5
 
 def broken(reason):
     print("first", flush=True)
