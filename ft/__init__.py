@@ -29,7 +29,7 @@ from ft.errors import (
     Unrecoverable,
     UsageError,
 )
-from ft.exit_guard import end_unnoticed, fail_stop, on_fail_stop, program_error, shield, shielded
+from ft.exit_guard import shield, shielded
 from ft.failure_models import FailureModel, in_steps, sample
 from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
 from ft.hooks import Hooks
@@ -40,7 +40,8 @@ from ft.mpi import allow_newcomers, has_mpi, has_ulfm
 from ft.newcomers import Newcomer, PendingProcess, Spawn
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
-from ft.quorum import Arbiter, NetworkSplit, Ruling
+from ft.process_end import end_unnoticed, fail_stop, on_fail_stop, program_error
+from ft.quorum import Arbiter, NetworkSplit, Ruling, may_be_given_up
 from ft.records import Gathered, Pending, Recovery
 from ft.views import Purpose
 from ft.watchdog import Watchdog
@@ -92,6 +93,7 @@ __all__ = [
     "has_mpi",
     "has_ulfm",
     "in_steps",
+    "may_be_given_up",
     "on_fail_stop",
     "parse_fault",
     "program_error",

@@ -13,6 +13,7 @@ import numpy as np
 
 from ft.errors import Unrecoverable, UsageError
 from ft.operations import Operation
+from ft.pieces import most_elements, pieces
 from ft.records import Gathered
 from ft.wire import rank_tag, tagged_ranks
 from ft.world import World
@@ -97,7 +98,8 @@ def allreduce(
             f"Received: {send.dtype}{send.shape} and {recv.dtype}{recv.shape}"
         )
     flat_send, flat_recv = send.reshape(-1), recv.reshape(-1)
-    most = chunk or chunk_elements(send.itemsize, world.size, hosts=world.host_count)
+    wanted = chunk or chunk_elements(send.itemsize, world.size, hosts=world.host_count)
+    most = min(wanted, most_elements(send.itemsize))
     one, here = np.ones(1, np.int64), np.zeros(1, np.int64)
 
     def call(comm: Any) -> None:
@@ -161,8 +163,10 @@ def broadcast(
 
     def call(comm: Any) -> None:
         np.copyto(buffer, own)
-        comm.Bcast(buffer, root=root)
-        comm.Barrier()  # no rank may run ahead by more than one operation
+        for piece in pieces(buffer):
+            comm.Bcast(piece, root=root)
+        # No rank may run ahead by more than one operation, nor complete it without all pieces.
+        comm.Barrier()
 
     return Operation(buffer, call)
 
@@ -171,7 +175,7 @@ def allgather(world: World, send: np.ndarray) -> Operation:
     """Allgather of bytes: a row of each member, in their order, a tag of the rank, then its *send*.
 
     When a rank dies meanwhile, MPI may report success and leave zeros in place of rows; the tags
-    reveal this.
+    reveal this. Rows that are too long for one call are gathered in pieces, each with a tag.
 
     Args:
         world: the members.
@@ -183,15 +187,24 @@ def allgather(world: World, send: np.ndarray) -> Operation:
     if (kind := np.asarray(send).dtype).hasobject:
         raise UsageError(f"allgather wants an array without objects. Received: dtype={kind}")
     body = np.frombuffer(np.asarray(send).tobytes(), np.uint8)
-    mine = np.concatenate([rank_tag(world.rank), body])
-    rows = np.empty((world.size, mine.size), np.uint8)
-    tags = np.stack([rank_tag(rank) for rank in world.ranks])
-    return Operation(
-        rows,
-        lambda comm: comm.Allgather(mine, rows),
-        lambda: bool((rows[:, : tags.shape[1]] == tags).all()),
-        untouched=True,
-    )
+    tag, tags = rank_tag(world.rank), np.stack([rank_tag(rank) for rank in world.ranks])
+    rows = np.empty((world.size, tag.size + body.size), np.uint8)
+    missing: list[bool] = []  # of each piece, whether a row of it is
+
+    def call(comm: Any) -> None:
+        missing.clear()
+        at = tag.size
+        for piece in pieces(body, arrays=world.size):
+            mine = np.concatenate([tag, piece])
+            whole = piece.size == body.size
+            part = rows if whole else np.empty((world.size, mine.size), np.uint8)
+            comm.Allgather(mine, part)
+            missing.append(bool((part[:, : tag.size] != tags).any()))
+            if not whole:
+                rows[:, : tag.size], rows[:, at : at + piece.size] = tags, part[:, tag.size :]
+            at += piece.size
+
+    return Operation(rows, call, lambda: not any(missing), untouched=True)
 
 
 def gathered(rows: np.ndarray, like: np.ndarray) -> Gathered:

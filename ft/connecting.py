@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ft import mpi
-from ft.exit_guard import fail_stop
+from ft.process_end import fail_stop
 
 __all__ = ["LONG_STEP_S", "between_two", "connected", "ended_after", "fail_stop_after", "to_all"]
 

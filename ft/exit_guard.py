@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import signal
 import sys
 import threading
 import traceback
@@ -21,118 +20,21 @@ from typing import Any, NoReturn
 
 from ft import mpi
 from ft.error_text import in_one_line
-from ft.launcher import started_by
+from ft.process_end import exit_told, fail_stop, forget_callbacks
 
 __all__ = [
-    "end_unnoticed",
-    "fail_stop",
     "forget_exit",
-    "on_fail_stop",
-    "program_error",
     "shield",
     "shielded",
 ]
 
 _real_exit = os._exit
 _real_sys_exit = sys.exit
-_fail_stop_callbacks: list[Callable[[str], None]] = []
 _on_normal_exit: Callable[[], None] | None = None
 _exit_requested: list[int] = []
-_program_error: BaseException | None = None
 _before_print: Callable[[BaseException], None] | None = None
 _is_harmless: Callable[[BaseException], bool] | None = None
 _is_child = False  # forked by the rank
-
-
-def on_fail_stop(callback: Callable[[str], None]) -> None:
-    """Call a function just before this process ends itself in error. Local.
-
-    Args:
-        callback: function of the reason, one line of text; its OSError and ValueError are
-            suppressed.
-
-    Example:
-        >>> ft.on_fail_stop(lambda reason: print("ended:", reason))
-    """
-    _fail_stop_callbacks.append(callback)
-
-
-def program_error() -> BaseException | None:
-    """Exception of the program that ends this process, for a callback of :func:`on_fail_stop`.
-
-    Returns:
-        The exception; a ``SystemExit`` stands for an exit with a nonzero status. None if
-        :func:`fail_stop` was called for another reason.
-
-    Example:
-        >>> ft.program_error() is None  # nothing ends this process
-        True
-    """
-    return _program_error
-
-
-def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
-    """End this process now, by SIGKILL, so that its peers notice and go on. Local.
-
-    Output is flushed first. Nothing else runs: no ``atexit``, no MPI_Finalize. A process
-    that no launcher started has no peers, and exits with status 1.
-
-    Args:
-        reason: one line of text, for the callbacks of :func:`on_fail_stop`.
-        error: exception of the program that is the reason, see :func:`program_error`; None by
-            default.
-
-    Raises:
-        SystemExit: never reached, because SIGKILL cannot be caught; for type checkers.
-
-    Example:
-        >>> import subprocess, sys
-        >>> program = "import ft; ft.fail_stop('the disk is full'); print('not reached')"
-        >>> ended = subprocess.run([sys.executable, "-c", program], capture_output=True)
-        >>> ended.returncode != 0, ended.stdout
-        (True, b'')
-    """
-    _tell(reason, error)
-    _flush()
-    if started_by(os.environ) is None:
-        _real_exit(1)
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise SystemExit(1)  # not reached: SIGKILL cannot be caught
-
-
-def end_unnoticed() -> NoReturn:
-    """End this process, a newcomer that is not admitted yet, without notice by any peer. Local.
-
-    Output is flushed first. It exits with status 1: mpiexec would print lines about a signal.
-
-    Raises:
-        SystemExit: never reached, as in :func:`fail_stop`.
-
-    Example:
-        >>> import subprocess, sys
-        >>> program = "import ft; ft.end_unnoticed(); print('not reached')"
-        >>> subprocess.run([sys.executable, "-c", program]).returncode
-        1
-    """
-    _flush()
-    _real_exit(1)
-    raise SystemExit(1)  # not reached
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        if stream is not None:
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()
-
-
-def _tell(reason: str, error: BaseException | None) -> None:
-    """Call the callbacks of :func:`on_fail_stop`."""
-    global _program_error  # noqa: PLW0603 - one process, one end
-    _program_error = error
-    for callback in _fail_stop_callbacks:
-        with contextlib.suppress(OSError, ValueError):
-            callback(reason)
 
 
 def shield(
@@ -259,7 +161,7 @@ def _exit_now(status: int) -> NoReturn:
         reason, error = f"os._exit with status {status}", SystemExit(status)
         if status != 0:
             fail_stop(reason, error=error)
-        _tell(reason, error)
+        exit_told(status, reason, error=error)
     _real_exit(status)
 
 
@@ -290,7 +192,7 @@ def _in_child() -> None:
     sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
     sys.exit, os._exit = _real_sys_exit, _real_exit
     atexit.unregister(_at_exit)
-    _fail_stop_callbacks.clear()
+    forget_callbacks()
 
 
 def forget_exit() -> None:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from ft.errors import Unrecoverable
 
-__all__ = ["Heartbeat", "interval"]
+__all__ = ["Heartbeat", "interval", "is_on"]
 
 _ON, _THREAD, _PERIOD = (f"OMPI_MCA_mpi_ft_detector{end}" for end in ("", "_thread", "_period"))
 _DEFAULT_PERIOD_S = 3.0
@@ -28,12 +28,17 @@ _MOST_S = 1.0
 _SIGEV_THREAD = 2
 
 
+def is_on(environment: Mapping[str, str]) -> bool:
+    """Whether Open MPI's failure detector is on, which gives up silent ranks. Pure."""
+    return environment.get(_ON, "0") != "0"
+
+
 def interval(environment: Mapping[str, str]) -> float | None:
     """Seconds between two calls of the progress engine; None if the detector needs none. Pure.
 
     A heartbeat is sent by the first call after it is due, so several calls are made in a period.
     """
-    if environment.get(_ON, "0") == "0" or environment.get(_THREAD, "0") != "0":
+    if not is_on(environment) or environment.get(_THREAD, "0") != "0":
         return None
     return min(_MOST_S, float(environment.get(_PERIOD, _DEFAULT_PERIOD_S)) / 4)
 

@@ -36,7 +36,8 @@ class Interruption:
     def watching(self, handle: Any) -> Iterator[None]:
         """Context of an operation on *handle*, an ``mpi4py.MPI.Comm`` with ULFM.
 
-        The thread calls MPI only inside this context.
+        The thread calls MPI only inside this context, while the main thread may as well: both need
+        MPI_THREAD_MULTIPLE.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="ft-deaths", daemon=True)

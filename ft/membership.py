@@ -13,11 +13,11 @@ from typing import Any
 
 from ft import mpi
 from ft.cold_spares import ColdSpares
-from ft.exit_guard import fail_stop
 from ft.hooks import Hooks
 from ft.invitation import Admission
 from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
+from ft.process_end import fail_stop
 from ft.records import Recovery
 from ft.repair import repair
 from ft.silent_hosts import SilentHosts
@@ -273,7 +273,8 @@ class Membership:
         self.hosts |= {member.rank: member.host for member in new}
         self.world = before.of(view.members, view.waiting, new)
         self.vacant = view.vacant
-        self._log.go_on(view, joins=before.is_spare)
+        died = any(rank not in change.present for rank in before.ranks)
+        self._log.go_on(view, joins=before.is_spare, died=died)
 
     def _introduce_newcomer(self, view: View, change: ViewChange) -> None:
         """Tell the newcomer that it is admitted, or end it; local, on its sponsor."""

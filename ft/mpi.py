@@ -10,13 +10,14 @@ import contextlib
 import ctypes
 import functools
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ft.errors import Unrecoverable
 from ft.heartbeat import Heartbeat, interval
-from ft.launcher import started_by, transports
+from ft.launcher import may_span_hosts, started_by, transports
 from ft.serial_mpi import SERIAL
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "is_finalized",
     "is_initialized",
     "load",
+    "takes_threads",
     "weakness",
 ]
 
@@ -44,6 +46,10 @@ _SEPARATE = (
     "mpi4py must be built on the MPI of this launcher (under Slurm often srun --mpi=pmix); "
     "or use matex run, or that MPI's mpiexec"
 )
+
+# Enough for connections to as many processes; programs that close all that may be open, one by one,
+# take 10 ms for it.
+_OPEN_FILES = 1 << 16
 
 _heartbeat: Heartbeat | None = None
 _threads = False
@@ -70,8 +76,9 @@ def load() -> Any:
     stand-in for one rank, see :func:`has_mpi`.
 
     The thread level is SERIALIZED: an exchange may run on a thread of the training framework while
-    the main thread waits for it. After :func:`allow_newcomers` it is MULTIPLE; with the failure
-    detector as well, and then a :class:`ft.heartbeat.Heartbeat` starts.
+    the main thread waits for it. After :func:`allow_newcomers` it is MULTIPLE; where ranks may be
+    on several hosts as well, for :class:`ft.interruption.Interruption`; and with the failure
+    detector, for the :class:`ft.heartbeat.Heartbeat` that then starts.
 
     Raises:
         Unrecoverable: a launcher started this process, and no MPI library can be loaded, or the
@@ -93,7 +100,8 @@ def load() -> Any:
     if not MPI.Is_initialized():
         global _heartbeat  # noqa: PLW0603 - MPI is a property of the process
         every_s = interval(os.environ)
-        several = _threads or every_s is not None
+        several = _threads or every_s is not None or may_span_hosts(os.environ)
+        _allow_open_files()
         with _transports():
             MPI.Init_thread(MPI.THREAD_MULTIPLE if several else MPI.THREAD_SERIALIZED)
         if every_s is not None:
@@ -114,6 +122,17 @@ def has_mpi() -> bool:
         True
     """
     return load() is not SERIAL
+
+
+def _allow_open_files() -> None:
+    """Let this process have as many open files as it may: connections to all ranks are some. Local.
+
+    Otherwise 1,024 is a usual limit, and MPI aborts when it cannot connect.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.contextmanager
@@ -156,6 +175,12 @@ def has_ulfm() -> bool:
         return False
     address = mpi.COMM_WORLD.Get_attr(_MPI_FT)
     return bool(address) and ctypes.c_int.from_address(address).value == 1
+
+
+def takes_threads() -> bool:
+    """Determine whether several threads of this process may call MPI at once; local."""
+    mpi = load()
+    return bool(mpi is not SERIAL and mpi.Query_thread() == mpi.THREAD_MULTIPLE)
 
 
 def weakness(vendor: str, version: tuple[int, ...]) -> str:

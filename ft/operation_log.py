@@ -14,6 +14,7 @@ import numpy as np
 
 from ft.errors import PeerFailure, Unrecoverable, UsageError
 from ft.exit_guard import forget_exit
+from ft.pieces import pieces
 from ft.records import Pending
 from ft.views import View
 from ft.world import World
@@ -27,8 +28,8 @@ class OperationLog:
     ``done`` is the number of completed operations, ``failure`` the failure not yet recovered from,
     ``is_broken`` whether MPI reported it (otherwise this rank only came to a repair),
     ``detect_time_s`` the time of it (``time.time()``). ``is_intact`` is whether the newest result
-    has not been overwritten. ``doubts`` counts invalid results of the running operation, and
-    ``truncations`` messages in it that were longer than the buffer for them.
+    has not been overwritten. ``doubts`` counts invalid results of the running operation since the
+    last death, and ``truncations`` messages in it that were longer than the buffer for them.
     ``out_of_step`` is the field of :class:`ft.Pending`.
 
     Args:
@@ -115,13 +116,16 @@ class OperationLog:
         self._repairs = world.generation
         forget_exit()
 
-    def go_on(self, view: View, *, joins: bool) -> None:
+    def go_on(self, view: View, *, joins: bool, died: bool) -> None:
         """Take over the state of the next operation from the view after a repair.
 
         Args:
             view: next view, equal on all ranks.
             joins: whether this rank was in reserve, and so has no count of its own.
+            died: whether a member was lost, which explains what was wrong with a result.
         """
+        if died:
+            self.doubts = self.truncations = 0
         self.participants, self.lost = view.expected, view.lost
         self.out_of_step = not view.together
         if joins:
@@ -149,8 +153,9 @@ class OperationLog:
     ) -> None:
         """Send the result of the newest complete operation to the members that lack it.
 
-        Collective over *new*; after it every rank holds the result. If its size is not the same
-        everywhere, nothing is sent, and :meth:`refuse_unequal` raises on all ranks.
+        Collective over *new*; once all have agreed that none failed in it, every rank holds the
+        result. If its size is not the same everywhere, nothing is sent, and
+        :meth:`refuse_unequal` raises on all ranks.
 
         Args:
             new: communicator of the members, an ``mpi4py.MPI.Comm``.
@@ -182,9 +187,11 @@ class OperationLog:
                 f"Received: results of {wanted.tolist()} bytes in operation {newest}"
             )
             return
-        # Ranks that have the result keep it: a temporary copy, not their live buffer, takes part.
-        mine = self._attempted if self.done < newest else np.array(self._result, copy=True)
-        new.Bcast(mine, root=int(holders[0]))
+        lacks_it, root = self.done < newest, int(holders[0])
+        mine = self._attempted if lacks_it else self._result
+        for piece in pieces(mine.reshape(-1).view(np.uint8)):
+            # Ranks that have the result keep it: a copy, not their live buffer, takes part.
+            new.Bcast(piece if lacks_it else piece.copy(), root=root)
 
     def _copied(self, result: np.ndarray, world: World) -> np.ndarray:
         """Copy of *result*, for a peer that may need it after the caller has overwritten *result*.

@@ -20,10 +20,10 @@ import numpy as np
 
 from ft import mpi
 from ft.errors import ClosedError, FtError, PeerFailure, Unrecoverable, UsageError
-from ft.exit_guard import fail_stop
 from ft.interruption import Interruption
 from ft.membership import Membership
 from ft.operation_log import OperationLog
+from ft.process_end import fail_stop
 from ft.views import Purpose
 
 __all__ = ["Operation", "Operations"]
@@ -80,6 +80,7 @@ class Operations:
         self._membership = membership
         self._log = log
         self._interruption = Interruption()
+        self._interrupts = membership.ulfm and mpi.takes_threads()
         self._closed = False
 
     def attempt(self, operation: Operation, *, computes: bool = False) -> None:
@@ -202,9 +203,12 @@ class Operations:
         membership.handle = membership.whole = _Left()
 
     def _watched(self, handle: Any) -> AbstractContextManager[None]:
-        """Context of an operation; empty on one host, where MPI reports deaths at once."""
-        membership = self._membership
-        if not membership.ulfm or membership.world.host_count == 1:
+        """Context of an operation; empty on one host, where MPI reports deaths at once.
+
+        It is empty, too, where one thread alone may call MPI: then an operation may wait until the
+        failure detector has found each lost rank.
+        """
+        if not self._interrupts or self._membership.world.host_count == 1:
             return nullcontext()
         return self._interruption.watching(handle)
 

@@ -10,6 +10,7 @@ import numpy as np
 from ft import mpi
 from ft.communicator import Communicator
 from ft.errors import UsageError
+from ft.pieces import pieces
 
 __all__ = ["Receiving", "Sending", "Swap"]
 
@@ -32,7 +33,7 @@ class _Transfer:
         communicator: Communicator,
         vector: np.ndarray,
         peer: int,
-        post: Callable[[Any, int], Any],
+        post: Callable[[Any, np.ndarray, int], Any],
     ) -> None:
         ranks = communicator.world.ranks
         if peer not in ranks or peer == communicator.world.rank:
@@ -42,22 +43,24 @@ class _Transfer:
         self._mpi = mpi.load()
         self._communicator = communicator
         self._vector = vector
-        self._request: Any = None
+        self._requests: list[Any] = []
+        self._whole = True
         try:
-            self._request = post(communicator.handle, ranks.index(peer))
+            # Messages of one pair and tag arrive in the order in which they were sent.
+            for piece in pieces(vector):
+                self._requests.append(post(communicator.handle, piece, ranks.index(peer)))
         except self._mpi.Exception:  # somebody died already
             self._whole = False
-        else:
-            self._whole = True
 
     def _ended(self) -> bool:
-        if self._request is None:
+        if not self._requests:
             return False
         with self._communicator.hooks.waiting():
-            try:
-                self._request.Wait()
-            except self._mpi.Exception:
-                self._whole = False
+            for request in self._requests:
+                try:
+                    request.Wait()
+                except self._mpi.Exception:
+                    self._whole = False
         if not self._whole:
             # MPI may still write to, or read, the buffer of a failed request.
             _failed.append(self)
@@ -99,7 +102,10 @@ class Sending(_Transfer):
     ) -> None:
         tag = _tag(number, channel)
         super().__init__(
-            communicator, vector, to, lambda comm, place: comm.Isend(vector, dest=place, tag=tag)
+            communicator,
+            vector,
+            to,
+            lambda comm, piece, place: comm.Isend(piece, dest=place, tag=tag),
         )
 
     def wait(self) -> bool:
@@ -147,7 +153,10 @@ class Receiving(_Transfer):
     ) -> None:
         tag = _tag(number, channel)
         super().__init__(
-            communicator, into, source, lambda comm, place: comm.Irecv(into, source=place, tag=tag)
+            communicator,
+            into,
+            source,
+            lambda comm, piece, place: comm.Irecv(piece, source=place, tag=tag),
         )
 
     def wait(self) -> np.ndarray | None:

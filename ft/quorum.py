@@ -17,15 +17,25 @@ Two parts of one world cannot both be the larger, and of two halves the arbiter 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ft import heartbeat
 from ft.processes import is_alive
-from ft.world import Member
+from ft.world import Member, World
 
-__all__ = ["Arbiter", "NetworkSplit", "Ruling", "has_ended", "named", "no_arbiter"]
+__all__ = [
+    "Arbiter",
+    "NetworkSplit",
+    "Ruling",
+    "has_ended",
+    "may_be_given_up",
+    "named",
+    "no_arbiter",
+]
 
 _LOOK_S = 0.02
 
@@ -115,3 +125,23 @@ def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:
         if all(ended) or time.monotonic() > limit:
             return ended
         time.sleep(_LOOK_S)
+
+
+def may_be_given_up(world: World) -> bool:
+    """Determine whether ranks may go on without one that lives, and was only silent; local.
+
+    Args:
+        world: ranks of the run.
+
+    Returns:
+        False if all ranks are and always were on one host and Open MPI's failure detector is off:
+        then only a process that has ended counts as dead.
+
+    Example:
+        >>> two = ft.Member(rank=0, host="a", pid=1), ft.Member(rank=1, host="b", pid=1)
+        >>> ft.may_be_given_up(ft.World(members=two, rank=0))
+        True
+        >>> ft.may_be_given_up(ft.World(members=two[:1], rank=0))
+        False
+    """
+    return world.spread or heartbeat.is_on(os.environ)

@@ -16,14 +16,17 @@ answer is dropped. (They are not shut: Open MPI 5.0.9 may crash if one ends befo
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import socket
 import stat
 import struct
-from collections.abc import Collection, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from ipaddress import IPv4Network
 from pathlib import Path
+
+from ft.packet_filter import hide, ranges_of
 
 __all__ = ["connections", "left_behind", "own_addresses", "plain", "shut"]
 
@@ -36,11 +39,7 @@ _SYN_SENT = "02"
 _MAPPED = "0000000000000000FFFF0000"  # an IPv4 address in the form of IPv6, four bytes at a time
 
 _left_behind: set[str] = set()  # a property of the process, as its sockets are
-
-# A packet filter in the machine language of linux/filter.h: each step is its code, the numbers of
-# steps to skip if a condition holds and if it does not, and a number.
-_SO_ATTACH_FILTER = 26
-_NETWORK_HEADER, _KEEP = 0xFFF00000, 0xFFFFFFFF
+_uncovered: set[str] = set()  # those that the kernel does not hide
 
 
 def own_addresses() -> tuple[str, ...]:
@@ -64,19 +63,23 @@ def shut(addresses: Collection[str]) -> int:
     these hosts to connect again, and drops their answers to attempts of this process. The
     descriptors stay open, and reading one finds the end of the stream. Not only MPI's connections
     are shut: nothing distinguishes them from connections of the script.
+
+    If there are more addresses than the kernel's filter has room for, one line says so, and what
+    connects again from the others is shut by the next call.
     """
     if not addresses:
         return 0
     _left_behind.update(addresses)
-    count = 0
+    ended = _uncovered.union(addresses)
+    count, ranges = 0, ranges_of(_left_behind)
     begun = _begun()
     for connection in connections():
         with connection, contextlib.suppress(OSError):  # not connected, or no longer
             inode = os.fstat(connection.fileno()).st_ino
             listens = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             if listens or begun.get(inode) in addresses:
-                _ignore(connection, sorted(_left_behind))
-            elif inode not in begun and plain(connection.getpeername()[0]) in addresses:
+                _note_uncovered(hide(connection, ranges))
+            elif inode not in begun and plain(connection.getpeername()[0]) in ended:
                 connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
@@ -87,22 +90,18 @@ def left_behind() -> frozenset[str]:
     return frozenset(_left_behind)
 
 
-def _ignore(connection: socket.socket, addresses: Sequence[str]) -> None:
-    """Make the kernel drop packets from *addresses* before *connection* sees them."""
-    steps = [
-        (0x30, 0, 0, _NETWORK_HEADER),  # load its first byte
-        (0x54, 0, 0, 0xF0),  # whose upper bits are the version
-        (0x15, 1, 0, 0x40),  # 4?
-        (0x06, 0, 0, _KEEP),
-        (0x20, 0, 0, _NETWORK_HEADER + 12),  # load the address of the sender
-    ]
-    for address in addresses:
-        (number,) = struct.unpack("!I", socket.inet_aton(address))
-        steps += [(0x15, 0, 1, number), (0x06, 0, 0, 0)]
-    steps.append((0x06, 0, 0, _KEEP))
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
-    program = struct.pack("HP", len(steps), ctypes.addressof(code))
-    connection.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+def _note_uncovered(ranges: Iterable[IPv4Network]) -> None:
+    """Note lost hosts that the kernel does not hide; the first time, say so."""
+    uncovered = {str(address) for found in ranges for address in found}
+    if uncovered and not _uncovered:
+        print(
+            f"{len(uncovered)} of {len(_left_behind)} addresses of lost hosts do not fit into the "
+            "kernel's packet filter: if they connect again they are shut out at the next repair "
+            "only (sysctl net.core.optmem_max)",
+            file=sys.stderr,
+            flush=True,
+        )
+    _uncovered.update(uncovered)
 
 
 def connections() -> Iterator[socket.socket]:

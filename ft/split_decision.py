@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ft import mpi, sockets
-from ft.exit_guard import fail_stop
+from ft.process_end import fail_stop
 from ft.quorum import Arbiter, NetworkSplit, Ruling, has_ended
 from ft.views import SEAL
 from ft.world import Member, World

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from ft.errors import UsageError
-from ft.exit_guard import fail_stop
+from ft.process_end import fail_stop
 from ft.world import Member
 
 __all__ = ["Watchdog", "is_stopped"]
@@ -62,6 +62,8 @@ class Watchdog:
             of them, its time counts separately, against a limit twice as long; none by default.
         say: function called with one line of text before a process is ended; prints by default.
         beat: function called several times a second from the thread while this process lives.
+        may_be_given_up: function that returns whether other ranks may go on without this one while
+            it lives, see :func:`ft.may_be_given_up`; always by default.
 
     Raises:
         UsageError: *timeout_s* is not above 0.
@@ -88,6 +90,7 @@ class Watchdog:
         compilers: tuple[str, ...] = (),
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
         beat: Callable[[], None] = lambda: None,
+        may_be_given_up: Callable[[], bool] = lambda: True,
     ) -> None:
         if not timeout_s > 0:
             raise UsageError(f"timeout_s must be above 0. Received: timeout_s={timeout_s}")
@@ -102,6 +105,7 @@ class Watchdog:
         self._neighbours = neighbours
         self._say = say
         self._alive = beat
+        self._may_be_given_up = may_be_given_up
         self._since = time.monotonic()
         self._waiting = False
         self._working = False
@@ -177,16 +181,16 @@ class Watchdog:
         """End this rank, before a repair, if it was stopped so long that other ranks gave it up.
 
         A process that was held by SIGSTOP or by its host, and then woken, must not repair a
-        communicator that other ranks have repaired without it. If all ranks were stopped together
-        nothing has failed, and no rank is ended.
+        communicator that other ranks have repaired without it. Where only ended processes count as
+        dead no rank can have done so: all may have been stopped together before one of them died.
         """
         slept_s = max(self._slept_s, time.monotonic() - self._beat)
-        if self._thread.is_alive() and slept_s > self._stopped_after_s:
+        was_stopped = self._thread.is_alive() and slept_s > self._stopped_after_s
+        if was_stopped and self._may_be_given_up():
             reason = (
                 f"was stopped for {slept_s:.0f} s, and the others have gone on: ending this rank"
             )
-            self._say(reason)
-            fail_stop(reason)
+            fail_stop(reason, say=self._say)
 
     def _watch(self) -> None:
         stopped_since: dict[int, float] = {}
@@ -216,8 +220,7 @@ class Watchdog:
                 doing = "waited in a collective" if waiting else "made no progress"
                 limit = f"limit {limit_s:.0f} s{self._place()}"
                 reason = f"{doing} for {idle_s:.0f} s ({limit}): ending this rank"
-                self._say(reason)
-                fail_stop(reason)
+                fail_stop(reason, say=self._say)
 
     def _frame(self) -> FrameType | None:
         """Innermost frame of the main thread."""

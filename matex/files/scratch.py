@@ -3,10 +3,13 @@
 The name goes through a descriptor: ``/proc/self/fd/900/home/me/x.csv`` is a file of this rank's own
 tree, and ``/home/me/x.csv`` itself once this rank leads. So objects that keep such a name (a
 tf.data pipeline, a checkpoint manager) follow; and data that contain names are equal on all ranks.
+The descriptor is taken when this module is imported, before MPI opens connections, which may come
+to have any number.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import resource
@@ -19,7 +22,29 @@ from matex.files import real
 
 __all__ = ["ALIAS", "Scratch", "remove_left"]
 
-_NUMBER = 900
+_LEAST = 900  # high enough to be free on every rank
+
+
+def _reserve() -> int:
+    """Number of a new descriptor, the same on all ranks unless many files are open already."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if soft != unlimited and soft <= _LEAST:
+        soft = 2 * _LEAST if hard == unlimited else min(2 * _LEAST, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    descriptor = _opened("/")
+    try:
+        least = _LEAST if soft == unlimited else min(_LEAST, soft // 2)
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
+    finally:
+        os.close(descriptor)
+
+
+def _opened(directory: str) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+_NUMBER = _reserve()
 #: Prefix of an absolute path.
 ALIAS = f"/proc/self/fd/{_NUMBER}"
 
@@ -85,10 +110,7 @@ def _prefix(pid: str) -> str:
 
 
 def _point_at(directory: str) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft <= _NUMBER < hard or (soft <= _NUMBER and hard == resource.RLIM_INFINITY):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (2 * _NUMBER, hard))
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = _opened(directory)
     try:
         os.dup2(descriptor, _NUMBER, inheritable=False)
     finally:

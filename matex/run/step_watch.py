@@ -47,6 +47,7 @@ class StepWatch:
             compilers=COMPILERS,
             say=terminal.warn,
             beat=self._beat,
+            may_be_given_up=lambda: ft.may_be_given_up(communicator.world),
         )
 
     def around_step(self) -> AbstractContextManager[None]:

@@ -245,7 +245,8 @@ def start_without_one() -> None:
     mark("members", communicator.world.ranks)
 
 
-def torn(size: int) -> None:
+def torn(size: int, most_bytes: int) -> None:
+    ft.pieces._MOST_BYTES = most_bytes
     communicator = begin()
     rank, leader = communicator.world.rank, communicator.world.members[0]
     buffer = np.full(size, rank + 1)
@@ -261,9 +262,11 @@ def torn(size: int) -> None:
     mark("content", np.unique(buffer).tolist())
 
 
-def test_a_broadcast_is_not_torn_when_the_leader_dies_in_the_middle() -> None:
+@pytest.mark.parametrize("most_bytes", [1 << 30, 1 << 20], ids=["in one call", "in 77 calls"])
+def test_a_broadcast_is_not_torn_when_the_leader_dies_in_the_middle(most_bytes: int) -> None:
     # Shared memory moves a message in one piece; between hosts it goes in many.
-    job = run(torn, ranks=3, environment={"OMPI_MCA_btl": "^sm"}, size=10_000_000)
+    tcp = {"OMPI_MCA_btl": "^sm"}
+    job = run(torn, ranks=3, environment=tcp, size=10_000_000, most_bytes=most_bytes)
     assert job.ended == {1, 2}
     assert job["content"] in ({1: [1], 2: [1]}, {1: [2], 2: [2]})
 

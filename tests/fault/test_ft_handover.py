@@ -108,3 +108,68 @@ def test_an_operation_that_carries_nothing_makes_all_wait_too(kind: str) -> None
     assert job["past the first"] == {0: True}
     assert job["sum"] == {0: total(2), 1: total(2)}
     assert job.ended == {0, 1}, job.output
+
+
+def behind_by_much(length: int, most_bytes: int, *, dies: bool) -> None:
+    """Rank 2 is handed a long result in pieces; rank 0, whose copy is sent, may die meanwhile."""
+    from mpi4py import MPI
+
+    if most_bytes:
+        ft.pieces._MOST_BYTES = most_bytes
+    communicator = begin()
+    rank, sent = communicator.world.rank, np.zeros(length, np.uint8)
+    sent[-1] = 7
+    received = sent.copy() if rank != 2 else np.zeros(length, np.uint8)
+
+    def call(comm: MPI.Comm) -> None:
+        comm.Agree(1)  # complete everywhere; a revoke does not end this call
+        if rank == 2:
+            raise MPI.Exception(MPI.ERR_PROC_FAILED)
+
+    if dies and rank == 0:
+        once_in_call(lambda: end_by("SIGKILL"), where=("ft/operation_log.py",))
+    try:
+        communicator.attempt(received, call, untouched=True)
+    except ft.PeerFailure:
+        mark("finished", communicator.recover().finished)
+    communicator.barrier()
+    mark("right", bool((received == sent).all()))
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_long_result_is_handed_over_in_pieces(dies: bool) -> None:
+    job = run(behind_by_much, ranks=3, length=3_000_000, most_bytes=10_000, dies=dies)
+    assert job.ended >= {1, 2}, job.output
+    assert job["finished"] == {2: True}
+    assert job["right"].items() >= {1: True, 2: True}.items()
+
+
+def beyond_counts(length: int) -> None:
+    """Copies of a vector with more bytes than MPI counts, by a message and by a broadcast."""
+    communicator = begin()
+    rank, vector = communicator.world.rank, np.zeros(length, np.uint8)
+    vector[-1] = 7 - rank
+    if rank == 0:
+        assert ft.Sending(communicator, vector, to=1, number=0).wait()
+    else:
+        receiving = ft.Receiving(communicator, vector, source=0, number=0)
+        assert receiving.wait() is vector
+        assert vector[-1] == 7
+        vector[-1] = 0
+    communicator.broadcast(vector)
+    assert vector[-1] == 7
+    mark("right")
+
+
+@pytest.mark.slow
+def test_a_vector_may_have_more_bytes_than_mpi_counts() -> None:
+    # 6.5 GB on each rank.
+    job = run(beyond_counts, ranks=2, timeout_s=400, length=2**31 + 16)
+    assert set(job["right"]) == job.ended == {0, 1}, job.output
+
+
+@pytest.mark.slow
+def test_a_result_of_more_bytes_than_mpi_counts_is_handed_over() -> None:
+    # 4.5 GB on each rank.
+    job = run(behind_by_much, ranks=3, timeout_s=400, length=2**31 + 16, most_bytes=0, dies=False)
+    assert job["right"] == {0: True, 1: True, 2: True}, job.output

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
+import pytest
+
+import ft
 from tests.fault.ranks import begin, mark, run
 
 
@@ -33,3 +37,26 @@ def test_it_is_given_up() -> None:
     assert job.ended == {0, 1}, job.output
     assert job["revoked"] == {0: True, 1: True}
     assert job["world"] == {0: [0, 1], 1: [0, 1]}
+
+
+def on_hosts(known: str) -> None:
+    """Two ranks whose hosts have different names, of which the launcher may know."""
+    import socket
+
+    rank = os.environ["OMPI_COMM_WORLD_RANK"]
+    socket.gethostname = lambda: f"host-{rank}"
+    if known:
+        os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1"
+    communicator = begin()
+    communicator.barrier()
+    mark("hosts", communicator.world.host_count)
+    MPI = ft.mpi.load()
+    mark("may", MPI.Query_thread() == MPI.THREAD_MULTIPLE)
+    mark("does", any(thread.name == "ft-deaths" for thread in threading.enumerate()))
+
+
+@pytest.mark.parametrize("known", ["known", ""])
+def test_a_second_thread_calls_mpi_only_where_mpi_expects_it(known: str) -> None:
+    job = run(on_hosts, ranks=2, known=known)
+    assert job["hosts"] == {0: 2, 1: 2}, job.output
+    assert job["may"] == job["does"] == dict.fromkeys((0, 1), bool(known))

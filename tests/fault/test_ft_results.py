@@ -47,3 +47,31 @@ def test_the_owner_may_write_over_it_at_once(how: str) -> None:
     job = run(one_buffer, ranks=3, how=how)
     assert job["first"] == {0: [6.0, 6.0], 1: [6.0, 6.0]}, job.output
     assert job["second"] == {0: [3.0, 3.0], 1: [3.0, 3.0]}
+
+
+def doubted(left: int) -> None:
+    """A rank dies in each attempt at one operation, and MPI reports success without its part."""
+    communicator = begin()
+
+    def call(comm: object) -> None:
+        comm.Barrier()
+
+    def whole() -> bool:
+        return communicator.world.size == left
+
+    result, finished = np.zeros(1), False
+    while not finished:
+        try:
+            communicator.attempt(result, call, whole)
+            finished = True
+        except ft.PeerFailure:
+            if communicator.world.rank == communicator.world.ranks[-1]:
+                end_by("SIGKILL")
+            finished = communicator.recover().finished
+    mark("members", communicator.world.ranks)
+
+
+def test_a_library_that_loses_parts_of_dead_ranks_is_not_blamed() -> None:
+    job = run(doubted, ranks=6, left=2)
+    assert job.ended == {0, 1}, job.output
+    assert job["members"] == {0: [0, 1], 1: [0, 1]}

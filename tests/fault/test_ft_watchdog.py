@@ -165,3 +165,42 @@ def test_a_stopped_rank_that_is_woken_ends_itself() -> None:
         return
     assert set(job["death"]) == {2}, job.output
     assert job["death"][2].startswith("was stopped for ")
+
+
+def frozen(steps: int, *, seconds: float) -> None:
+    """All ranks of a host stand still together; when they are woken, one of them is dead."""
+    import subprocess
+    import sys
+
+    communicator = begin()
+    rank, members = communicator.world.rank, communicator.world.members
+    dog = ft.Watchdog(
+        timeout_s=20.0,
+        stopped_after_s=0.5,
+        may_be_given_up=lambda: ft.may_be_given_up(communicator.world),
+    )
+    communicator.attach(Watched(dog))
+    dog.start()
+    sums = []
+    for step in range(steps):
+        if rank == 0 and step == 2:
+            freeze = (
+                "import os, signal, sys, time\n"
+                "victim, *others = pids = [int(word) for word in sys.argv[2:]]\n"
+                "for pid in pids: os.kill(pid, signal.SIGSTOP)\n"
+                "time.sleep(float(sys.argv[1]))\n"
+                "os.kill(victim, signal.SIGKILL)\n"
+                "for pid in others: os.kill(pid, signal.SIGCONT)\n"
+            )
+            pids = [str(members[who].pid) for who in (1, 0, 2)]
+            subprocess.run([sys.executable, "-c", freeze, str(seconds), *pids], check=True)
+        sums.append(add(communicator, step))
+    mark("sums", sums)
+    communicator.leave()
+    dog.stop()
+
+
+def test_ranks_of_one_host_that_stood_still_together_outlive_one_of_them() -> None:
+    job = run(frozen, ranks=3, steps=STEPS, seconds=2.0)
+    assert job.ended == {0, 2}, job.output
+    assert job["sums"] == {rank: [total(step) for step in range(STEPS)] for rank in (0, 2)}

@@ -127,6 +127,57 @@ def test_a_rank_that_is_not_a_member_has_no_row(comm: ft.Communicator) -> None:
         gathered[comm.world.size]
 
 
+@pytest.fixture
+def short_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MPI calls of at most 1000 bytes."""
+    monkeypatch.setattr("ft.pieces._MOST_BYTES", 1000)
+
+
+@pytest.mark.usefixtures("short_calls")
+@pytest.mark.parametrize("shape", [(0,), (124,), (125,), (126,), (7, 300)])
+def test_what_is_too_long_for_one_call_goes_in_several(
+    comm: ft.Communicator, shape: tuple[int, ...]
+) -> None:
+    rank, size = comm.world.rank, comm.world.size
+    wanted = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    buffer = wanted.copy() if comm.world.is_leader else np.ones(shape)
+    comm.broadcast(buffer)
+    np.testing.assert_array_equal(buffer, wanted)
+    gathered = comm.allgather(wanted + rank)
+    assert gathered.ranks == comm.world.ranks
+    np.testing.assert_array_equal(gathered.rows, [wanted + rank for rank in comm.world.ranks])
+    total = np.empty(shape)
+    comm.allreduce(wanted + 1, total, chunk=10**9)
+    np.testing.assert_array_equal(total, size * (wanted + 1))
+    assert comm.done == 3
+
+
+@pytest.mark.usefixtures("short_calls")
+def test_no_call_is_longer_than_it_may_be(comm: ft.Communicator) -> None:
+    lengths: list[int] = []
+
+    class Measured:
+        """MPI's communicator, which notes the bytes of each call."""
+
+        def __getattr__(self, name: str) -> Callable[..., object]:
+            def call(*arrays: np.ndarray, **more: int) -> object:
+                lengths.extend(array.nbytes for array in arrays)
+                return getattr(handle, name)(*arrays, **more)
+
+            return call
+
+    handle = comm.handle
+    for operation in (
+        ft.collectives.broadcast(comm.world, np.zeros(3000), np.zeros(3000)),
+        ft.collectives.allgather(comm.world, np.zeros(3000)),
+        ft.collectives.allreduce(comm.world, np.zeros(3000), np.zeros(3000), chunk=3000),
+    ):
+        operation.call(Measured())
+        assert operation.valid()
+    assert max(lengths) <= 1000 + 8 * comm.world.size  # with the tags of the ranks
+    comm.handle.Agree(1)  # all have made them
+
+
 @pytest.mark.parametrize("against", [None, 0, -1])
 def test_agree_is_true_when_all_say_so(comm: ft.Communicator, against: int | None) -> None:
     dissenter = None if against is None else comm.world.ranks[against]

@@ -23,6 +23,21 @@ def test_each_gets_what_its_source_sent(comm: ft.Communicator, size: int) -> Non
         np.testing.assert_array_equal(got, np.full(size, 10 * number + source))
 
 
+def test_a_long_vector_goes_in_several_messages(
+    comm: ft.Communicator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ft.pieces._MOST_BYTES", 100_000)
+    ranks, place = comm.world.ranks, comm.world.place
+    if len(ranks) == 1:
+        pytest.skip("there is nobody to swap with")
+    to, source = ranks[(place + 1) % len(ranks)], ranks[place - 1]
+    vector = np.arange(300_001, dtype=np.float32)
+    got = ft.Swap(comm, vector + comm.world.rank, to=to, source=source, number=0).wait()
+    np.testing.assert_array_equal(got, vector + source)
+    with pytest.raises(ft.UsageError, match="contiguous"):
+        ft.Sending(comm, vector[:300_000].reshape(3, -1).T, to=to, number=1)
+
+
 def test_channels_do_not_meet(comm: ft.Communicator) -> None:
     """The last sent of two messages with one number is received first."""
     ranks, place = comm.world.ranks, comm.world.place

@@ -11,7 +11,7 @@ import pytest
 
 import ft
 from ci.patience import patience
-from ft.launcher import transports
+from ft.launcher import may_span_hosts, transports
 
 ROOT = Path(ft.__file__).parents[1]
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "1"}
@@ -42,6 +42,23 @@ def test_the_launcher_is_told(case: str) -> None:
 
 
 ONE_HOST = OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": OPEN_MPI["OMPI_COMM_WORLD_SIZE"]}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        (ONE_HOST, False),
+        (ONE_HOST | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, True),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, True),
+    ],
+)
+def test_processes_may_be_on_other_hosts_unless_all_are_here(
+    environment: dict[str, str], expected: bool
+) -> None:
+    assert may_span_hosts(environment) is expected
+
+
 TRANSPORTS = {
     "nobody to talk to": ({}, {"OMPI_MCA_btl": "self"}),
     "all on this host": (ONE_HOST, {"OMPI_MCA_btl": "^ofi"}),
@@ -66,7 +83,7 @@ def test_only_transports_that_may_be_needed(case: str) -> None:
 COLLECTIVES = """
 import numpy as np
 import ft
-from ft.launcher import transports
+from ft.launcher import may_span_hosts, transports
 
 comm = ft.Communicator.start()
 ft.shield(comm.leave)

