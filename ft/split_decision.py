@@ -98,7 +98,8 @@ def _ruling_on_heard(split: NetworkSplit, arbiter: Arbiter) -> Ruling:
     """Ruling of *arbiter* about the members on hosts that have not fallen silent."""
     gone = sockets.left_behind()
     heard = tuple(member for member in split.unknown if gone.isdisjoint(member.addresses))
-    return arbiter(replace(split, unknown=heard)) if heard else Ruling()
+    silent = tuple(member for member in split.unknown if member not in heard)
+    return arbiter(replace(split, unknown=heard, silent=silent)) if heard else Ruling()
 
 
 def _answer(new: Any, split: NetworkSplit, arbiter: Arbiter, *, asks: bool) -> Ruling:

@@ -58,6 +58,9 @@ class Member:
 
         Args:
             other: member of the same run.
+
+        Returns:
+            Whether a process id of *other* can be looked up by this one.
         """
         return (self.machine, self.space) == (other.machine, other.space)
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 from matex.config import JOB
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
@@ -31,6 +32,7 @@ class Job:
         mpiexec: the program that *command* calls.
         environment: variables of all processes, beside the token.
         quiet: whether their output is discarded.
+        said: open file that their standard output goes to; none by default.
         files: open files that mpiexec inherits.
     """
 
@@ -41,6 +43,7 @@ class Job:
         environment: Mapping[str, str],
         *,
         quiet: bool = False,
+        said: BinaryIO | None = None,
         files: Sequence[int] = (),
     ) -> None:
         self._end = mpiexec.end
@@ -52,7 +55,7 @@ class Job:
                 command,
                 env={**environment, name: value},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL if quiet else None,
+                stdout=said if said is not None else subprocess.DEVNULL if quiet else None,
                 stderr=subprocess.DEVNULL if quiet else None,
                 start_new_session=True,
                 pass_fds=files,

@@ -50,7 +50,7 @@ class RunLifeCycle:
         run = self._run
         world = run.communicator.world
         run.events.write(
-            "start", pid=world.me.pid, host=world.me.host,
+            "start", pid=world.me.pid, host=world.me.host, boot=world.me.boot,
             world_size=run.active if world.awaits_admission else run.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
             ends_s=run.stop_request.ends_s,
