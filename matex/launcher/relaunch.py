@@ -119,14 +119,16 @@ class Relaunch:
         It removes the segments of MPI that ranks of the lost start left in their memory.
         """
         hosts = self.all_hosts()
-        if not hosts:
-            return None
         if self._places is None:
             clear = ["true"]
         else:
             shutil.rmtree(self._places.segments, ignore_errors=True)
             clear = ["rm", "-rf", str(self._places.segments)]
-        outputs = self._hosts.ask(hosts, says_who(clear))
+        outputs = self._hosts.ask(hosts, says_who(clear)) if hosts else {}
+        if self._places is not None:
+            self._places.hold()
+        if not hosts:
+            return None
         self._asked.update(hosts)
         machines = _machines(outputs)
         self.names.learn(machines)
