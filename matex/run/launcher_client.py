@@ -22,6 +22,7 @@ class LauncherClient:
 
     def __init__(self, setting: str) -> None:
         self._address = LauncherAddress.read(setting)
+        self._telling: threading.Thread | None = None
 
     def decide(self, split: ft.NetworkSplit) -> ft.Ruling:
         """Whether the present ranks may go on. An :data:`ft.Arbiter`."""
@@ -43,8 +44,15 @@ class LauncherClient:
 
     def _tell(self, world: ft.World, lost: tuple[ft.Member, ...] = ()) -> None:
         split = ft.NetworkSplit(present=world.everyone, spread=world.spread, unknown=lost)
-        options = {"asks": False}
-        threading.Thread(target=self._say, args=(split,), kwargs=options, daemon=True).start()
+        before = self._telling
+
+        def tell() -> None:
+            if before is not None:  # news that came late would be taken for the newest
+                before.join()
+            self._say(split, asks=False)
+
+        self._telling = threading.Thread(target=tell, daemon=True)
+        self._telling.start()
 
     def _say(self, split: ft.NetworkSplit, *, asks: bool) -> ft.Ruling | None:
         absent = (*split.dead, *split.unknown, *split.silent)

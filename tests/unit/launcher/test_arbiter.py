@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -165,6 +166,34 @@ def test_a_rank_asks_and_the_launcher_asks_the_hosts(ended: int) -> None:
         assert refusal == "the run has come to its end without them"
     assert launcher.decide(split([0], {1: 1})).refusal == "the launcher does not answer"
     assert launcher.decide(split([0], {})) == ft.Ruling()  # the others are dead
+
+
+def test_the_launcher_is_told_in_the_order_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that was admitted would be shut out by the news of the death before."""
+    with arbiter(Machines()) as launcher:
+        say, told = launcher._say, []
+
+        def slowly(split: ft.NetworkSplit, *, asks: bool) -> ft.Ruling | None:
+            if len(split.present) == 2:
+                time.sleep(0.3)
+            told.append([member.rank for member in split.present])
+            return say(split, asks=asks)
+
+        monkeypatch.setattr(launcher, "_say", slowly)
+        members = [ft.Member(rank=rank, host=f"host{rank}", pid=1) for rank in range(5)]
+        before = ft.World(members=tuple(members[:3]), rank=0)
+        after = before.of([0, 1])
+        launcher.heard(
+            ft.Recovery(
+                operation=1, finished=False, lost=before.members[2:], before=before, after=after,
+                detect_time_s=1.0, repaired_time_s=1.0,
+            )
+        )  # fmt: skip
+        launcher.admitted(after.of([0, 1], [4], members[4:]))
+        assert launcher._telling is not None
+        launcher._telling.join(patience(30))
+        assert told == [[0, 1], [0, 1, 4]]
+        assert say(split([4], {}), asks=True) == ft.Ruling()
 
 
 def test_no_other_machine_answers_for_one_that_is_silent(ended: int) -> None:
