@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from checkpoints.retention import is_stale
 
@@ -80,14 +82,15 @@ def publish(
         remove_quietly(temporary)
         with temporary.open("xb", buffering=0) as file:
             undo.callback(remove_quietly, temporary)
+            hold(file)
             for piece in pieces:
                 done = 0
                 while done < len(piece):
                     done += file.write(piece[done:])
             os.fsync(file.fileno())
-        check()
-        temporary.replace(path)
-        undo.pop_all()
+            check()
+            temporary.replace(path)
+            undo.pop_all()
     sync_directory(path.parent)
 
 
@@ -106,6 +109,8 @@ def sync_directory(directory: Path) -> None:
 def remove_stale(directory: Path) -> list[str]:
     """Remove temporary files whose writer has ended; return their names.
 
+    A writer in another namespace of process ids, as in a container, is known by its hold.
+
     Raises:
         OSError: the directory cannot be listed. Files that cannot be removed are left in place.
     """
@@ -120,10 +125,34 @@ def remove_stale(directory: Path) -> list[str]:
                     same_host=match[1] == _host(),
                     process_alive=_is_other_process(int(match[2])),
                     age_s=time.time() - entry.stat(follow_symlinks=False).st_mtime,
-                ):
+                ) and not _is_held(entry.path):
                     Path(entry.path).unlink()
                     removed.append(entry.name)
     return removed
+
+
+def hold(file: BinaryIO) -> None:
+    """Keep other processes from removing *file* while it is open, if its file system has locks."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_held(path: str) -> bool:
+    """Whether a process holds the file *path*.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # the file system has no locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _is_other_process(process: int) -> bool:

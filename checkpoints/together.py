@@ -121,7 +121,8 @@ def publish(
     made = [*marks, temporary]  # a process that sees the temporary file writes its mark soon
     with files.in_use(*made), contextlib.ExitStack() as undo:
         for file in made:
-            file.open("xb").close()
+            held = undo.enter_context(file.open("xb"))
+            files.hold(held)
             undo.callback(files.remove_quietly, file)
         began = time.monotonic()
         encoded = encode()

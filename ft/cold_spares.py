@@ -116,6 +116,11 @@ class ColdSpares:
         """Hosts on which cold spares were started. Local, equal on all processes."""
         return frozenset(member.host for member in self._members[self._first :])
 
+    @property
+    def machines(self) -> frozenset[tuple[str, str]]:
+        """Identities of these hosts (``ft.Member.machine``). Local, equal on all processes."""
+        return frozenset(member.machine for member in self._members[self._first :])
+
     def ranks_apart(self) -> Any:
         """Communicator of the ranks without the cold spares; collective over the ranks.
 
@@ -136,12 +141,13 @@ class ColdSpares:
             Members with their ranks in MPI_COMM_WORLD, which :meth:`call` takes. A newcomer gets
             another rank, higher than every rank before it.
         """
-        working = {(member.host, member.space, member.pid) for member in known}
+        working = {(*member.machine, member.space, member.pid) for member in known}
         others = self._messages.failed() | self._called | {self._comm.Get_rank()}
         return tuple(
             member
             for member in self._members[self._first :]
-            if member.rank not in others and (member.host, member.space, member.pid) not in working
+            if member.rank not in others
+            and (*member.machine, member.space, member.pid) not in working
         )
 
     def call(self, rank: int) -> Call:
@@ -219,9 +225,9 @@ class ColdSpares:
     def _is_next(self, last: int, *, elsewhere: set[int]) -> bool:
         """Whether this process is the first that waits on the host of *last*, which now works."""
         own = self._members[self._comm.Get_rank()]
-        waiting = (m.rank for m in self._members[self._first :] if m.host == own.host)
+        waiting = (m.rank for m in self._members[self._first :] if m.machine == own.machine)
         first = min(rank for rank in waiting if rank not in elsewhere)
-        return bool(own.host == self._members[last].host and own.rank == first)
+        return bool(own.machine == self._members[last].machine and own.rank == first)
 
     def _answered(self, sponsor: int) -> Bridge:
         """Connection with *sponsor*, which has called.
@@ -243,7 +249,7 @@ class ColdSpares:
         """
         now = self._messages.failed()
         me = self._members[self._comm.Get_rank()]
-        if now != gone and all(self._members[rank].host != me.host for rank in works - now):
+        if now != gone and all(self._members[rank].machine != me.machine for rank in works - now):
             others = {a for member in self._members for a in member.addresses} - set(me.addresses)
             SilentHosts(lambda: others - sockets.left_behind()).settle()
         return now
@@ -265,9 +271,9 @@ class ColdSpares:
         if addresses == self._shut_addresses:
             return
         self._shut_addresses = addresses
-        own = self._members[self._comm.Get_rank()].host
+        own = self._members[self._comm.Get_rank()].machine
         for member in self.free(known):
-            if member.host == own:
+            if member.machine == own:
                 with contextlib.suppress(BridgeBroken):
                     self._messages.tell(
                         member.rank, Signal.SILENT, " ".join(sorted(addresses)).encode()

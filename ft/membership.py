@@ -221,7 +221,7 @@ class Membership:
             working=self._working,
             size=len(self.hosts),
             arbiter=self.hooks.decide,
-            kept=() if self._cold is None else self._cold.hosts,
+            kept=() if self._cold is None else self._cold.machines,
             newcomer=self._newcomer if purpose == Purpose.ADMIT else None,
             adds_place=self._adds_place,
         )

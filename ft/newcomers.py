@@ -19,6 +19,7 @@ import numpy as np
 from ft import mpi
 from ft.bridge import Bridge, BridgeBroken, Message
 from ft.connecting import between_two, connected
+from ft.processes import started_at
 from ft.views import View
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World
@@ -205,9 +206,11 @@ class Newcomer:
     def _end(self, number: signal.Signals, why: str) -> None:
         """Send the signal to a process on this host that is at work, and a message to others."""
         if self.is_here and not self._awaits:
-            assert self.member is not None
+            member = self.member
+            assert member is not None
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.member.pid, number)
+                if started_at(member.pid) == member.started:  # else its id is another's by now
+                    os.kill(member.pid, number)
         else:
             self.tell({END: why})
         self.failure = self.failure or why
@@ -221,7 +224,7 @@ class Newcomer:
     def is_here(self) -> bool:
         """Whether it has introduced itself and runs on this host. Local."""
         here, there = Member.here(self.rank), self.member
-        return there is not None and (there.host, there.space) == (here.host, here.space)
+        return there is not None and there.shares_ids_with(here)
 
     def connected(self, new: Any, root: int) -> Any:
         """Connect it with all ranks; collective with :func:`ft.connecting.connected` on the others.

@@ -49,6 +49,7 @@ class NetworkSplit:
         spread: whether the run has ever used several hosts.
         dead: absent ranks whose processes have ended, as a rank on the same host saw.
         unknown: absent ranks that may be dead or alive.
+        silent: further ones, on hosts that have fallen silent, whom nobody needs to ask about.
 
     Example:
         >>> one, two, three = (ft.Member(rank=r, host=h, pid=1) for r, h in enumerate("aab"))
@@ -62,16 +63,18 @@ class NetworkSplit:
     spread: bool
     dead: tuple[Member, ...] = ()
     unknown: tuple[Member, ...] = ()
+    silent: tuple[Member, ...] = ()
 
     @property
     def is_decided(self) -> bool:
         """Whether the present ranks may go on without an arbiter. Pure."""
-        return not self.spread or len(self.present) > len(self.unknown) + len(self.dead)
+        absent = len(self.unknown) + len(self.silent) + len(self.dead)
+        return not self.spread or len(self.present) > absent
 
     @property
     def is_larger(self) -> bool:
         """Whether the present ranks are more than all ranks that may be alive elsewhere. Pure."""
-        return len(self.present) > len(self.unknown)
+        return len(self.present) > len(self.unknown) + len(self.silent)
 
     @property
     def text(self) -> str:

@@ -31,7 +31,7 @@ def stay_one(
     present: tuple[int, ...],
     arbiter: Arbiter,
     *,
-    kept: Container[str] = (),
+    kept: Container[tuple[str, str]] = (),
 ) -> None:
     """Return on the ranks if they may go on without the missing ranks; else end them.
 
@@ -44,17 +44,17 @@ def stay_one(
         world: last world that all ranks knew.
         present: original ranks of the processes in *new*, in its order.
         arbiter: function called by the first present rank if the ranks cannot decide by themselves.
-        kept: hosts that stay in use without ranks, so that the end of their ranks must be
+        kept: machines that stay in use without ranks, so that the end of their ranks must be
             determined; none by default, equal on all ranks.
     """
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)
     split = NetworkSplit(present=came, spread=world.spread, unknown=missing)
-    if not split.is_decided or any(member.host in kept for member in missing):
+    if not split.is_decided or any(member.machine in kept for member in missing):
         dead = _ended(new, world.me, missing)
         missing = tuple(member for member in missing if member not in dead)
         split = replace(split, dead=dead, unknown=missing)
-    if not split.is_decided or any(member.host in kept for member in missing):
+    if not split.is_decided or any(member.machine in kept for member in missing):
         ruling = _answer(new, split, arbiter, asks=present[0] == world.rank)
         if ruling.refusal and not split.is_decided:
             fail_stop(f"{split.text}, and may not go on without them: {ruling.refusal}")
@@ -84,7 +84,7 @@ def must_be_sealed(seals: np.ndarray) -> None:
 
 def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, ...]:
     """Members of *missing* whose end a rank on their host has seen; collective over *new*."""
-    mine = [n for n, m in enumerate(missing) if (m.host, m.space) == (me.host, me.space)]
+    mine = [n for n, member in enumerate(missing) if member.shares_ids_with(me)]
     row = np.zeros(len(missing) + 1, np.int64)
     row[mine] = has_ended([missing[n] for n in mine], within_s=_DYING_S)
     row[-1] = SEAL
@@ -98,7 +98,8 @@ def _ruling_on_heard(split: NetworkSplit, arbiter: Arbiter) -> Ruling:
     """Ruling of *arbiter* about the members on hosts that have not fallen silent."""
     gone = sockets.left_behind()
     heard = tuple(member for member in split.unknown if gone.isdisjoint(member.addresses))
-    return arbiter(replace(split, unknown=heard)) if heard else Ruling()
+    silent = tuple(member for member in split.unknown if member not in heard)
+    return arbiter(replace(split, unknown=heard, silent=silent)) if heard else Ruling()
 
 
 def _answer(new: Any, split: NetworkSplit, arbiter: Arbiter, *, asks: bool) -> Ruling:

@@ -46,7 +46,7 @@ class ViewChange:
         working: number of members that go on working, with ``Purpose.ASIDE``.
         size: number of original ranks so far.
         arbiter: function that decides if the present ranks cannot know whether they may go on.
-        kept: hosts that stay in use without ranks; none by default.
+        kept: machines that stay in use without ranks; none by default.
         newcomer: process that this rank sponsors and that all ranks are to admit, with
             ``Purpose.ADMIT``; None on all other ranks.
         adds_place: whether a place is added for it where none is vacant, equal on all members; True
@@ -63,7 +63,7 @@ class ViewChange:
         working: int,
         size: int,
         arbiter: Arbiter,
-        kept: Container[str] = (),
+        kept: Container[tuple[str, str]] = (),
         newcomer: Newcomer | None = None,
         adds_place: bool = True,
     ) -> None:

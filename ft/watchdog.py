@@ -20,6 +20,7 @@ from types import FrameType
 
 from ft.errors import UsageError
 from ft.process_end import fail_stop
+from ft.processes import started_at
 from ft.world import Member
 
 __all__ = ["Watchdog", "is_stopped"]
@@ -103,6 +104,7 @@ class Watchdog:
         self._main = threading.main_thread().ident
         self._stopped_after_s = stopped_after_s
         self._neighbours = neighbours
+        self._me = Member.here(0)
         self._say = say
         self._alive = beat
         self._may_be_given_up = may_be_given_up
@@ -244,7 +246,9 @@ class Watchdog:
 
     def _end_stopped(self, stopped_since: dict[int, float], now: float) -> None:
         for member in self._neighbours():
-            if not is_stopped(member.pid):
+            # Members may be dead for long, and their ids those of other processes by now.
+            is_it = member.shares_ids_with(self._me) and started_at(member.pid) == member.started
+            if not (is_it and is_stopped(member.pid)):
                 stopped_since.pop(member.pid, None)
                 continue
             since = stopped_since.setdefault(member.pid, now)
@@ -253,5 +257,5 @@ class Watchdog:
                     f"rank {member.rank} (process {member.pid}) has been stopped for "
                     f"{now - since:.0f} s: ending it"
                 )
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):
                     os.kill(member.pid, signal.SIGKILL)

@@ -15,6 +15,8 @@ from ft.world import Member
 __all__ = ["decode_member", "encode_member", "rank_tag", "tagged_ranks"]
 
 _HOST_BYTES = 256
+_BOOT_BYTES = 40
+_NUMBERS_BYTES = 24
 _ADDRESS_BYTES = 4
 _ADDRESSES = 16  # addresses per host; further ones are left out
 _MAGIC = 0x66745F726F770000
@@ -32,20 +34,23 @@ def tagged_ranks(rows: np.ndarray) -> tuple[int, ...]:
 
 
 def encode_member(member: Member) -> np.ndarray:
-    """Process id, its namespace, addresses and host of a member: uint8, shape (336,)."""
-    numbers = np.array([member.pid, member.space], np.int64).tobytes()
+    """Process id, its namespace and start, boot, addresses and host: uint8, shape (384,)."""
+    numbers = np.array([member.pid, member.space, member.started], np.int64).tobytes()
+    boot = member.boot.encode()[:_BOOT_BYTES].ljust(_BOOT_BYTES, b"\0")
     packed = b"".join(map(socket.inet_aton, member.addresses[:_ADDRESSES]))
     host = member.host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
     return np.frombuffer(
-        numbers + packed.ljust(_ADDRESSES * _ADDRESS_BYTES, b"\0") + host, np.uint8
+        numbers + boot + packed.ljust(_ADDRESSES * _ADDRESS_BYTES, b"\0") + host, np.uint8
     )
 
 
 def decode_member(rank: int, content: np.ndarray) -> Member:
     """Member that :func:`encode_member` encoded."""
     data = content.tobytes()
-    pid, space = np.frombuffer(data[:16], np.int64).tolist()
-    addresses, host = data[16:-_HOST_BYTES], data[-_HOST_BYTES:].rstrip(b"\0")
+    pid, space, started = np.frombuffer(data[:_NUMBERS_BYTES], np.int64).tolist()
+    text = data[_NUMBERS_BYTES:]
+    boot, text = text[:_BOOT_BYTES].rstrip(b"\0"), text[_BOOT_BYTES:]
+    addresses, host = text[:-_HOST_BYTES], text[-_HOST_BYTES:].rstrip(b"\0")
     packed = [
         addresses[at : at + _ADDRESS_BYTES] for at in range(0, len(addresses), _ADDRESS_BYTES)
     ]
@@ -54,5 +59,7 @@ def decode_member(rank: int, content: np.ndarray) -> Member:
         host=host.decode(errors="replace"),
         pid=pid,
         space=space,
+        boot=boot.decode(errors="replace"),
+        started=started,
         addresses=tuple(socket.inet_ntoa(address) for address in packed if any(address)),
     )

@@ -14,8 +14,11 @@ from functools import cached_property
 from pathlib import Path
 
 from ft import sockets
+from ft.processes import started_at
 
 __all__ = ["Member", "World"]
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,8 @@ class Member:
         pid: process id on that host.
         space: number of the host's namespace of process ids, of which containers have their own; 0
             if the system has no namespaces.
+        boot: identifier that the host's kernel drew when it started; "" if the system has none.
+        started: time at which the process was started, in ticks since then; 0 if unknown.
         addresses: IPv4 addresses of the host, without the loopback interface.
 
     Example:
@@ -39,7 +44,25 @@ class Member:
     host: str
     pid: int
     space: int = 0
+    boot: str = ""
+    started: int = 0
     addresses: tuple[str, ...] = ()
+
+    @property
+    def machine(self) -> tuple[str, str]:
+        """Identity of its host: two hosts may have one name, or, as containers, one kernel."""
+        return self.host, self.boot
+
+    def shares_ids_with(self, other: Member) -> bool:
+        """Whether process ids mean the same to both: they are on one host, in one namespace.
+
+        Args:
+            other: member of the same run.
+
+        Returns:
+            Whether a process id of *other* can be looked up by this one.
+        """
+        return (self.machine, self.space) == (other.machine, other.space)
 
     @staticmethod
     def here(rank: int) -> Member:
@@ -55,11 +78,17 @@ class Member:
             space = Path("/proc/self/ns/pid").stat().st_ino
         except OSError:
             space = 0
+        try:
+            boot = _BOOT.read_text().strip()
+        except OSError:
+            boot = ""
         return Member(
             rank=rank,
             host=socket.gethostname(),
             pid=os.getpid(),
             space=space,
+            boot=boot,
+            started=started_at(),
             addresses=sockets.own_addresses(),
         )
 
@@ -95,7 +124,7 @@ class World:
     awaits_admission: bool = False
 
     def __post_init__(self) -> None:
-        if len({member.host for member in self.everyone}) > 1:
+        if len({member.machine for member in self.everyone}) > 1:
             object.__setattr__(self, "spread", True)
 
     @staticmethod
@@ -119,7 +148,7 @@ class World:
     @property
     def host_count(self) -> int:
         """Number of hosts of the members."""
-        return len({member.host for member in self.members})
+        return len({member.machine for member in self.members})
 
     @property
     def size(self) -> int:
@@ -160,7 +189,8 @@ class World:
     @property
     def neighbours(self) -> tuple[Member, ...]:
         """Other members and spares on this process's host."""
-        return tuple(m for m in self.everyone if m.host == self.me.host and m.rank != self.rank)
+        here = self.me.machine
+        return tuple(m for m in self.everyone if m.machine == here and m.rank != self.rank)
 
     @property
     def everyone(self) -> tuple[Member, ...]:

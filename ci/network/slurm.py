@@ -184,12 +184,13 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int, *, cores: int = 2, lost_s: int = 10) -> Iterator[Cluster]:
+def cluster(nodes: int, *, cores: int = 2, lost_s: int = 10, domain: str = "") -> Iterator[Cluster]:
     """A cluster of so many nodes, gone afterwards.
 
     Args:
         cores: number of cores that Slurm believes each node to have.
         lost_s: seconds of silence after which a node is down.
+        domain: end of the name that a node has itself, after Slurm's name of it; none by default.
 
     Raises:
         OSError: no network can be made, or a program is missing.
@@ -213,7 +214,15 @@ def cluster(nodes: int, *, cores: int = 2, lost_s: int = 10) -> Iterator[Cluster
         commands += [["slurmd", "-D", "-c", "-N", name] for name in names]
         places = [network.head, *network.inside]
         for place, command, host in zip(places, commands, ("head", *names), strict=True):
-            words = [*place, "unshare", "--uts", "sh", "-c", f'hostname {host}; exec "$@"', "sh"]
+            words = [
+                *place,
+                "unshare",
+                "--uts",
+                "sh",
+                "-c",
+                f'hostname {host}{domain}; exec "$@"',
+                "sh",
+            ]
             undo.enter_context(_daemon([*words, *command], environment, log))
         undo.callback(found.cancel_all)
         found.wait_until_idle(_START_S)

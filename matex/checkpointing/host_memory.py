@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matex.config import SEGMENTS, segments_directory
+from matex.records.directory_holds import hold, unheld
 
 __all__ = ["Places", "forsake_segments", "ready_segments", "reserved"]
 
@@ -24,7 +25,10 @@ _SEGMENTS = "-mpi"  # end of the name of the directory for Open MPI
 
 
 class Places(NamedTuple):
-    """Two directories, with equal names on all hosts, created on demand."""
+    """Two directories, with equal names on all hosts, created on demand.
+
+    Who holds ``segments`` holds both.
+    """
 
     snapshots: Path
     segments: Path
@@ -34,10 +38,18 @@ class Places(NamedTuple):
         """Environment variables that pass the directories to Open MPI and the ranks."""
         return {SEGMENTS: str(self.segments)}
 
+    def hold(self) -> None:
+        """Hold both for this run on this host, as long as this process lives; after each removal.
+
+        A launcher in another namespace of process ids cannot see otherwise that this one lives.
+        """
+        with contextlib.suppress(OSError):  # the memory is full, or somebody has taken the name
+            hold(self.segments)
+
 
 @contextlib.contextmanager
 def reserved(processes_with: Callable[[str], Sequence[int]]) -> Iterator[Places | None]:
-    """Context with names for this run, removed from this host at its end; None without memory.
+    """Context with places of this run, removed from this host at its end; None without memory.
 
     Args:
         processes_with: function that gives the processes on this host that were started with a
@@ -49,6 +61,7 @@ def reserved(processes_with: Callable[[str], Sequence[int]]) -> Iterator[Places 
     _remove_left(processes_with)
     path = _MEMORY / f"{_prefix(str(os.getpid()))}{uuid.uuid4().hex[:8]}"
     places = Places(snapshots=path, segments=path.with_name(path.name + _SEGMENTS))
+    places.hold()
     try:
         yield places
     finally:
@@ -57,7 +70,7 @@ def reserved(processes_with: Callable[[str], Sequence[int]]) -> Iterator[Places 
 
 
 def ready_segments() -> None:
-    """Create the directory named in the environment; local, before MPI starts.
+    """Create the directory named in the environment, and hold it; local, before MPI starts.
 
     If it cannot be made, Open MPI uses its own directory.
     """
@@ -67,7 +80,8 @@ def ready_segments() -> None:
 
         try:
             checkpoints.private_directory(directory)
-        except checkpoints.StorageError:
+            hold(directory)
+        except (checkpoints.StorageError, OSError):
             del os.environ[SEGMENTS]
 
 
@@ -85,11 +99,15 @@ def _prefix(pid: str) -> str:
 
 
 def _remove_left(processes_with: Callable[[str], Sequence[int]]) -> None:
-    """Remove directories of this user on this host whose launcher and ranks have ended."""
+    """Remove directories of this user on this host whose launcher and ranks have ended.
+
+    Those in other namespaces of process ids hold them.
+    """
     for path in _MEMORY.glob(f"{_prefix('*')}*"):
         pid, name = path.name.split("-")[2], path.name.removesuffix(_SEGMENTS)
         if not pid.isdigit() or Path(f"/proc/{pid}").exists():
             continue
         segments = path.with_name(name + _SEGMENTS)
-        if not processes_with(f"{SEGMENTS}={segments}"):
-            shutil.rmtree(path, ignore_errors=True)
+        with unheld(segments) as left:
+            if left and not processes_with(f"{SEGMENTS}={segments}"):
+                shutil.rmtree(path, ignore_errors=True)

@@ -47,7 +47,7 @@ class SaveInterval:
         """
         world = self._communicator.world
         if self._mean_time is None or self._mean_time[0] != world.generation:
-            hosts = len({member.host for member in world.members})
+            hosts = world.host_count
             mean_s = checkpoints.mean_time_to_total_loss_s(
                 world.size,
                 needed=1 if self._communicator.ulfm else world.size,

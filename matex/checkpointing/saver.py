@@ -255,7 +255,7 @@ class Saver:
         communicator, world = self._communicator, self._communicator.world
         part_mb, most = self._config.checkpoint_part_mb, world.size
         if part_mb is None:
-            part_mb, most = _PART_MB, len({member.host for member in world.members})
+            part_mb, most = _PART_MB, world.host_count
         size = team_size(self._nbytes, part_mb * 1e6, most)
         ranks = writer_group(first, world.members, size)
         if world.rank not in ranks:
@@ -264,7 +264,7 @@ class Saver:
             return None, True
         together = [member for member in world.members if member.rank in ranks]
         (publisher,) = (member for member in together if member.rank == first)
-        near = [member.pid for member in together if member.host == world.me.host]
+        near = [member.pid for member in together if member.shares_ids_with(world.me)]
 
         def over() -> bool:
             gone = not set(ranks) <= set(communicator.world.ranks)

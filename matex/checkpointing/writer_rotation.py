@@ -12,14 +12,14 @@ __all__ = ["team_size", "writer_for_run", "writer_group", "writes_for_host"]
 
 def writer_for_run(number: int, members: Sequence[Member]) -> int:
     """Rank that publishes checkpoint *number*: hosts take turns, and so do their ranks."""
-    hosts = list(dict.fromkeys(member.host for member in members))
+    hosts = list(dict.fromkeys(member.machine for member in members))
     host = hosts[number % len(hosts)]
     return _chosen(number // len(hosts), members, host)
 
 
 def writes_for_host(number: int, members: Sequence[Member], rank: int) -> bool:
     """Whether *rank* saves checkpoint *number* for its host, whose ranks take turns."""
-    host = next(member.host for member in members if member.rank == rank)
+    host = next(member.machine for member in members if member.rank == rank)
     return _chosen(number, members, host) == rank
 
 
@@ -33,13 +33,13 @@ def writer_group(first: int, members: Sequence[Member], size: int) -> list[int]:
     """Ranks that write together: *first*, then one of each host, then another of each."""
     ahead = sorted(members, key=lambda member: member.rank != first)
     rounds: dict[int, int] = {}
-    on_host: Counter[str] = Counter()
+    on_host: Counter[tuple[str, str]] = Counter()
     for member in ahead:
-        rounds[member.rank] = on_host[member.host]
-        on_host[member.host] += 1
+        rounds[member.rank] = on_host[member.machine]
+        on_host[member.machine] += 1
     return sorted(rounds, key=lambda rank: rounds[rank])[:size]
 
 
-def _chosen(number: int, members: Sequence[Member], host: str) -> int:
-    here = [member.rank for member in members if member.host == host]
+def _chosen(number: int, members: Sequence[Member], host: tuple[str, str]) -> int:
+    here = [member.rank for member in members if member.machine == host]
     return here[number % len(here)]

@@ -234,6 +234,7 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
         config=_with_workers(config, ranks),
         hosts=hosts,
         nodes=nodes,
+        node_names=job.names if job else (),
         max_restarts=options.max_restarts,
         grow=options.grow,
         ulfm=options.ulfm,

@@ -7,6 +7,7 @@ hosts are handed to it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ class Allocation:
     Args:
         system: name of the batch system.
         nodes: number of nodes.
+        names: their names, as the system's own launcher takes them; none where it does not tell.
         ranks: number of processes that were asked for, over all nodes.
         hosts: ``a:4,b:4`` if the launcher needs it, else None.
     """
@@ -37,6 +39,7 @@ class Allocation:
     nodes: int
     ranks: int
     hosts: str | None = None
+    names: tuple[str, ...] = ()
 
 
 def allocation(
@@ -79,7 +82,8 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
         ranks = _number(environment, "SLURM_NTASKS")
     else:
         ranks = sum(_expanded(a_node or f"1(x{nodes})"))
-    return Allocation(system="Slurm", nodes=nodes, ranks=ranks)
+    names = _named(environment.get("SLURM_JOB_NODELIST", ""))
+    return Allocation(system="Slurm", nodes=nodes, ranks=ranks, names=names)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -99,12 +103,34 @@ def _expanded(text: str) -> list[int]:
     return counts
 
 
+def _named(text: str) -> tuple[str, ...]:
+    """Slurm's ``a[08-10,12],b`` as (a08, a09, a10, a12, b)."""
+    names: list[str] = []
+    for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        parts = re.split(r"\[([^\]]*)\]", word)  # text and numbers in turns
+        choices = [_numbers(part) if at % 2 else [part] for at, part in enumerate(parts)]
+        names += map("".join, itertools.product(*choices))
+    return tuple(names)
+
+
+def _numbers(text: str) -> list[str]:
+    """Slurm's ``08-10,12`` as [08, 09, 10, 12]."""
+    numbers: list[str] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and last.isdecimal():
+            numbers += [f"{n:0{len(first)}}" for n in range(int(first), int(last) + 1)]
+        else:
+            numbers.append(part)
+    return numbers
+
+
 def _pbs(nodefile: str) -> Allocation | None:
     """Allocation from a node file with one line per process, which names its host."""
     hosts = Counter(line.strip() for line in nodefile.splitlines() if line.strip())
     if not hosts:
         return None
-    return Allocation(system="PBS", nodes=len(hosts), ranks=hosts.total())
+    return Allocation(system="PBS", nodes=len(hosts), ranks=hosts.total(), names=tuple(hosts))
 
 
 def _lsf(text: str) -> Allocation | None:

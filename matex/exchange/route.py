@@ -107,7 +107,7 @@ class Route:
         apart = world.host_count == 1
         by_host: dict[object, list[int]] = {}
         for place, member in enumerate(world.members):
-            by_host.setdefault(place if apart else member.host, []).append(place)
+            by_host.setdefault(place if apart else member.machine, []).append(place)
         return Route(tuple(map(tuple, by_host.values())), world.place)
 
     @cached_property

@@ -94,7 +94,7 @@ class PrivateFiles:
         """Whether the leader is another rank of this host, which first does work for all."""
         world = self._communicator.world
         leader = next(m for m in world.members if m.rank == world.leader)
-        return not world.is_leader and leader.host == world.me.host
+        return not world.is_leader and leader.machine == world.me.machine
 
     @property
     def shared_folder(self) -> Path | None:
@@ -108,7 +108,7 @@ class PrivateFiles:
 
     def _lives(self, member: ft.Member) -> bool | None:
         me = self._communicator.world.me
-        if member.host != me.host or member.space != me.space:
+        if not member.shares_ids_with(me):
             return None
         return Path(f"/proc/{member.pid}").exists()
 

@@ -19,6 +19,7 @@ import uuid
 from pathlib import Path
 
 from matex.files import real
+from matex.records.directory_holds import hold, unheld
 
 __all__ = ["ALIAS", "Scratch", "remove_left"]
 
@@ -54,6 +55,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self._root: str | None = None
+        self._hold = -1  # as long as there is a tree
         self._pid = os.getpid()
         self._cuts = 0
         _point_at("/")
@@ -73,6 +75,7 @@ class Scratch:
             with real.passing():
                 name = f"{_prefix(str(self._pid))}{uuid.uuid4().hex[:8]}"
                 self._root = f"{tempfile.gettempdir()}/{name}"
+                self._hold = hold(Path(self._root))
                 os.makedirs(self.tree, mode=0o700)
             _point_at(self.tree)
 
@@ -92,16 +95,22 @@ class Scratch:
         if self._root is not None and os.getpid() == self._pid:
             with real.passing():
                 shutil.rmtree(self._root, ignore_errors=True)
+                os.close(self._hold)
             self._root = None
 
 
 def remove_left() -> None:
-    """Remove trees of this user's dead ranks on this host, such as killed ones. Local."""
+    """Remove trees of this user's dead ranks on this host, such as killed ones. Local.
+
+    Those in other namespaces of process ids hold theirs.
+    """
     with real.passing():
         for path in Path(tempfile.gettempdir()).glob(f"{_prefix('*')}*"):
             pid = path.name.split("-")[3]
             if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(path, ignore_errors=True)
+                with unheld(path) as left:
+                    if left:
+                        shutil.rmtree(path, ignore_errors=True)
 
 
 def _prefix(pid: str) -> str:

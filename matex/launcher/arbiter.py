@@ -1,8 +1,8 @@
 """The launcher as arbiter: it decides which part of a partitioned run goes on.
 
 A part that is not larger than the rest asks here, see :mod:`ft.quorum`. The launcher is one
-process, so it can give leave to one part only. A rank counts as dead if it has ended on a host that
-answers, and only then.
+process, so it can give leave to one part only. A rank counts as dead if its own host answers that
+it has ended, and only then.
 """
 
 from __future__ import annotations
@@ -12,41 +12,55 @@ import json
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import psutil
 
 from ft.quorum import Ruling, named
 from matex.config.launcher_address import LauncherAddress
 from matex.launcher.accepting import Acceptor
+from matex.launcher.host_names import HostNames, IdSpace, identity_in, whether_ended
 from matex.launcher.hosts import Hosts
 from matex.launcher.starting_ranks import ConnectedRanks
 from matex.records.starting_connection import SEEN, STARTING
 
-__all__ = ["Arbiter", "HostNames", "Question", "Rulings", "probe"]
+__all__ = ["Arbiter", "Lost", "Question", "Rulings"]
 
 _MOST_BYTES = 1 << 20
 _ASKED_S = 20.0  # for a host to answer: the ranks wait, and are given up after 40 s
 _PATIENCE_S = 5.0  # with a requester that does not finish
 
 
+class Lost(NamedTuple):
+    """A rank that is not present, with its process: where this has ended, the rank is dead."""
+
+    rank: int
+    host: str
+    boot: str
+    space: int
+    pid: int
+
+    @property
+    def ids(self) -> IdSpace:
+        """Host and namespace in which its process id means something."""
+        return self.host, self.boot, self.space
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The state of a part, as it reports it: its original ranks, and processes of unknown ranks.
+    """The state of a part, as it reports it: the original ranks of its last common world.
 
     ``asks`` is whether it goes on only with leave; a larger part only says that it does.
     """
 
     asks: bool
-    here: tuple[tuple[int, str], ...]
-    """Rank and host of those present."""
-    unknown: tuple[tuple[int, str, int, int], ...] = ()
-    """Rank, host, process id and the space of that."""
-    admitted: tuple[int, ...] = ()
-    """Present ranks that were in no world before."""
+    present: frozenset[int]
+    absent: frozenset[int] = frozenset()
+    """All others of that world, whatever is known of them."""
+    unknown: tuple[Lost, ...] = ()
+    """Those of them that may be alive."""
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Question:
@@ -55,41 +69,47 @@ class Question:
         Raises:
             KeyError, TypeError, ValueError: *content* is no question.
         """
-        here = [(int(rank), str(host)) for rank, host in map(_list, _list(content["present"]))]
-        admitted = [int(rank) for rank in _list(content["admitted"])]
         unknown = [
-            (int(rank), str(host), int(pid), int(space))
-            for rank, host, pid, space in map(_list, _list(content["unknown"]))
+            Lost(int(rank), str(host), str(boot), int(space), int(pid))
+            for rank, host, boot, space, pid in map(_list, _list(content["unknown"]))
         ]
         return Question(
             asks=bool(content["asks"]),
-            here=tuple(here),
+            present=frozenset(map(int, _list(content["present"]))),
+            absent=frozenset(map(int, _list(content["absent"]))),
             unknown=tuple(unknown),
-            admitted=tuple(admitted),
         )
 
-    @property
-    def present(self) -> frozenset[int]:
-        """Ranks that are present."""
-        return frozenset(rank for rank, _ in self.here)
 
-
-@dataclass
 class Rulings:
-    """The part that was given leave, or that went on, for each start of the ranks. Pure."""
+    """The part that was given leave, or that went on, in one start of the ranks. Pure.
 
-    chosen: frozenset[int] | None = field(default=None)
+    Ranks that joined later are taken for members of that part when it first tells of them, as
+    present or as lost: a single message may be. So whoever another part has told of is none.
 
-    def rule(self, question: Question, ended: Sequence[int]) -> str:
+    Args:
+        started: number of ranks that were started; later ones have higher numbers.
+    """
+
+    def __init__(self, started: int) -> None:
+        self.chosen: frozenset[int] | None = None
+        self._started = started
+        self._heard_of: set[int] = set()
+
+    def rule(self, question: Question, ended: Collection[int]) -> str:
         """Reason for which the part may not go on; "" if it may.
 
         Args:
             ended: unknown ranks of the question that are proved dead.
         """
-        present = question.present
-        if self.chosen is not None and not present.difference(question.admitted) <= self.chosen:
-            return f"the run goes on with {named(self.chosen)}"
-        left = [rank for rank, *_ in question.unknown if rank not in ended]
+        present, named_now = question.present, question.present | question.absent
+        joined = {n for n in named_now if n >= self._started and n not in self._heard_of}
+        self._heard_of |= named_now
+        if self.chosen is not None:
+            if not present - joined <= self.chosen:
+                return f"the run goes on with {named(self.chosen)}"
+            self.chosen |= joined
+        left = [lost.rank for lost in question.unknown if lost.rank not in ended]
         if question.asks and len(present) < len(left):
             return f"{named(left)} are more, and are alive or on hosts that do not answer"
         self.chosen = present
@@ -103,17 +123,20 @@ class Arbiter:
 
     Args:
         hosts: hosts of the run, and the means to run commands on them.
-        names: the names by which the launcher calls the hosts of ranks.
+        names: names by which the launcher calls the hosts of ranks.
+        started: number of ranks that it has started.
         is_over: function that returns whether the run has ended.
     """
 
-    def __init__(self, hosts: Hosts, names: HostNames, is_over: Callable[[], bool]) -> None:
+    def __init__(
+        self, hosts: Hosts, names: HostNames, is_over: Callable[[], bool], *, started: int
+    ) -> None:
         self._hosts = hosts
         self._names = names
         self._is_over = is_over
         self.starting = ConnectedRanks()
         self._token = secrets.token_hex(16)
-        self._rulings = Rulings()
+        self._rulings = Rulings(started)
         self.was_asked = False
         self._lock = threading.Lock()
         self._socket = socket.create_server(("", 0))
@@ -150,70 +173,30 @@ class Arbiter:
 
     def _rule(self, question: Question) -> Ruling:
         self.was_asked = True
-        with self._lock:
-            for rank, host in question.here:
-                self._names.of(rank, host)
-        ended = self._ended(question) if question.asks else []
+        ended = self._ended(question.unknown) if question.asks else set()
         with self._lock:
             if self._is_over():
                 return Ruling("the run has come to its end without them")
-            return Ruling(self._rulings.rule(question, ended), tuple(ended))
+            return Ruling(self._rulings.rule(question, ended), tuple(sorted(ended)))
 
-    def _ended(self, question: Question) -> list[int]:
-        """Unknown ranks whose processes have ended, as their hosts report.
+    def _ended(self, unknown: Collection[Lost]) -> set[int]:
+        """Ranks of *unknown* whose processes have ended, as their own hosts report.
 
-        All hosts are asked at the same time, because ranks wait for one that does not answer.
+        All hosts are asked at the same time, because ranks wait for one that does not answer. A
+        host says who it is: an answer of another one, or of the same one after it was started
+        again, tells nothing.
         """
-        groups = list(self._by_host(question).items())
-
-        def have_ended(group: tuple[tuple[str, int], list[int]]) -> bool:
-            (host, space), ranks = group
-            pids = [pid for rank, _, pid, _ in question.unknown if rank in ranks]
-            return bool(self._hosts.run([host], probe(space, pids), within_s=_ASKED_S))
-
-        with ThreadPoolExecutor(max(1, len(groups))) as pool:
-            answers = list(pool.map(have_ended, groups))
-        pairs = zip(groups, answers, strict=True)
-        return [rank for (_, ranks), ended in pairs if ended for rank in ranks]
-
-    def _by_host(self, question: Question) -> dict[tuple[str, int], list[int]]:
-        found: dict[tuple[str, int], list[int]] = {}
-        with self._lock:
-            for rank, host, _, space in question.unknown:
-                found.setdefault((self._names.of(rank, host), space), []).append(rank)
-        return found
-
-
-def probe(space: int, pids: Sequence[int]) -> list[str]:
-    """Command that succeeds if none of *pids* is alive, or if all end soon. Pure."""
-    script = (
-        f'[ "$(readlink /proc/self/ns/pid)" = "pid:[{space}]" ] || exit 1; '
-        f"for try in 1 2 3 4 5 6; do alive=; for pid in {' '.join(map(str, pids))}; do "
-        'kill -0 "$pid" 2>/dev/null && alive=1; done; '
-        '[ -z "$alive" ] && exit 0; sleep 0.5; done; exit 1'
-    )
-    return ["sh", "-c", script]
-
-
-class HostNames:
-    """The launcher's names for the hosts of ranks, which may call themselves differently.
-
-    The ranks that it starts fill the hosts in order. Newcomers are on a host of one of them.
-
-    Args:
-        hosts: hosts that were given, with their slots; none with a batch system, which calls
-            them as they call themselves.
-    """
-
-    def __init__(self, hosts: Mapping[str, int]) -> None:
-        self._names = [name for name, slots in hosts.items() for _ in range(slots)]
-        self._known: dict[str, str] = {}
-
-    def of(self, rank: int, host: str) -> str:
-        """Launcher's name of the host of *rank*, which calls itself *host*; it is remembered."""
-        if rank < len(self._names):
-            return self._known.setdefault(host, self._names[rank])
-        return self._known.get(host, host)
+        by_ids: dict[IdSpace, list[int]] = {}
+        for lost in unknown:
+            by_ids.setdefault(lost.ids, []).append(lost.pid)
+        if not by_ids:
+            return set()
+        names = {name for host, boot, _ in by_ids for name in self._names.possible(host, boot)}
+        answers = self._hosts.ask(sorted(names), whether_ended(by_ids), within_s=_ASKED_S)
+        found = [(name, identity_in(output)) for name, output in answers.items()]
+        said = {name: ids for name, ids in found if ids is not None}
+        self._names.learn({name: (host, boot) for name, (host, boot, _) in said.items()})
+        return {lost.rank for lost in unknown if lost.ids in said.values()}
 
 
 def _addresses() -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from matex.errors import InputError
 from matex.launcher.exit_report import all_events, last_start
+from matex.launcher.host_names import HostNames
 from matex.launcher.lines import say
 from matex.launcher.restarts import members_of
 from matex.records.resize_request import Request, write_request
@@ -39,9 +40,9 @@ def nodes_to_leave(listing: str) -> list[str]:
 
 
 def hosts_to_leave(nodes: Collection[str], hosts: Collection[str]) -> list[str]:
-    """Hosts, as ranks call them, that are among *nodes* up to their domains. Pure."""
-    short = {node.partition(".")[0] for node in nodes}
-    return [host for host in dict.fromkeys(hosts) if host.partition(".")[0] in short]
+    """Hosts, as they call themselves, that are among *nodes*. Pure."""
+    names = HostNames(nodes)
+    return [host for host in dict.fromkeys(hosts) if nodes and names.of(host)]
 
 
 class Draining:
@@ -93,7 +94,8 @@ class Draining:
         except (OSError, subprocess.SubprocessError) as error:
             say(f"SIGUSR2: Slurm does not say which hosts it drains: {_reason(error)}")
             return []
-        hosts = members_of(last_start(all_events(self._report)), lambda rank, host: host).values()
+        members = members_of(last_start(all_events(self._report)))
+        hosts = [host for host, _ in members.values()]
         named = nodes_to_leave(listing)
         found = [host for host in hosts_to_leave(named, hosts) if host not in self._requested]
         if not found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,10 +35,24 @@ class Hosts:
             words: a command.
             within_s: time limit, seconds, 30 by default.
         """
+        return list(self.ask(hosts, words, within_s=within_s))
+
+    def ask(
+        self, hosts: Iterable[str], words: Sequence[str], *, within_s: float = _TIMEOUT_S
+    ) -> dict[str, str]:
+        """Run *words* on each of *hosts* in parallel; return their output where they succeed.
+
+        Args:
+            hosts: names of hosts.
+            words: a command.
+            within_s: time limit, seconds, 30 by default.
+        """
         names = list(hosts)
         with ThreadPoolExecutor(max(1, len(names))) as pool:
-            succeeded = list(pool.map(lambda host: self._succeeds(host, words, within_s), names))
-        return [name for name, there in zip(names, succeeded, strict=True) if there]
+            outputs = list(pool.map(lambda host: self._output(host, words, within_s), names))
+        return {
+            name: output for name, output in zip(names, outputs, strict=True) if output is not None
+        }
 
     def unknown(self, hosts: Iterable[str]) -> list[str]:
         """Names of *hosts* that mean nothing here, and on which nothing can be started.
@@ -48,12 +63,18 @@ class Hosts:
         there = self.run(nameless, ["true"]) if nameless else []
         return [host for host in nameless if host not in there]
 
-    def _succeeds(self, host: str, words: Sequence[str], within_s: float) -> bool:
-        job = Job(self.mpiexec, self.mpiexec.probe(host, words), self.environment, quiet=True)
-        try:
-            return job.wait(within_s) and job.status == 0
-        finally:
-            job.end()
+    def _output(self, host: str, words: Sequence[str], within_s: float) -> str | None:
+        """Output of *words* on *host*; None where they do not succeed in time."""
+        command = self.mpiexec.probe(host, words)
+        with tempfile.TemporaryFile() as said:
+            job = Job(self.mpiexec, command, self.environment, quiet=True, said=said)
+            try:
+                if not (job.wait(within_s) and job.status == 0):
+                    return None
+            finally:
+                job.end()
+            said.seek(0)
+            return said.read().decode(errors="replace")
 
 
 def _has_address(host: str) -> bool:

@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 from matex.config import JOB
 from matex.errors import InputError
@@ -34,6 +35,7 @@ class Job:
         mpiexec: the program that *command* calls.
         environment: variables of all processes, beside the token.
         quiet: whether their output is discarded.
+        said: open file that their standard output goes to; none by default.
         files: open files that mpiexec inherits.
 
     Raises:
@@ -47,6 +49,7 @@ class Job:
         environment: Mapping[str, str],
         *,
         quiet: bool = False,
+        said: BinaryIO | None = None,
         files: Sequence[int] = (),
     ) -> None:
         self._end = mpiexec.end
@@ -59,14 +62,12 @@ class Job:
                     command,
                     env={**environment, name: value},
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL if quiet else None,
+                    stdout=said if said is not None else subprocess.DEVNULL if quiet else None,
                     stderr=subprocess.DEVNULL if quiet else None,
                     start_new_session=True,
                     pass_fds=files,
                 )
-            except (
-                OSError
-            ) as error:  # such as a list of hosts that is longer than an argument may be
+            except OSError as error:  # such as hosts whose names are longer than an argument may be
                 longest = max(map(len, command))
                 raise InputError(
                     f"{mpiexec.path} cannot be started: {error.strerror}. "

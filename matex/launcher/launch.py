@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,9 +26,10 @@ class Launch:
 
     ``ranks`` is the number of ranks that work, beside the spares of ``config``, which all ranks
     use; ``module`` says whether ``script`` is the name of a module; ``nodes`` is the number of
-    hosts, given here or by a batch system; ``max_restarts`` the number of times that a lost run
-    is started again; ``grow`` says whether a run that has lost ranks is started again at a
-    checkpoint; ``ulfm`` whether deaths are to be survived in place.
+    hosts, given here or by a batch system, and ``node_names`` what this calls them, if it says so;
+    ``max_restarts`` the number of times that a lost run is started again; ``grow`` says whether a
+    run that has lost ranks is started again at a checkpoint; ``ulfm`` whether deaths are to be
+    survived in place.
     """
 
     ranks: int
@@ -38,9 +39,15 @@ class Launch:
     config: Config = field(default_factory=Config)
     hosts: str | None = None
     nodes: int = 1
+    node_names: tuple[str, ...] = ()
     max_restarts: int = 0
     grow: bool = False
     ulfm: bool = True
+
+    @property
+    def host_names(self) -> Collection[str]:
+        """Names of the hosts, as mpiexec takes them; none where only the batch system knows."""
+        return self.node_names if self.hosts is None else read_hosts(self.hosts)
 
     @property
     def program(self) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from matex.checkpointing.host_memory import Places
-from matex.launcher.arbiter import HostNames
 from matex.launcher.exit_report import all_events, last_start, this_job
+from matex.launcher.host_names import HostNames, identity_in, says_who
 from matex.launcher.hosts import Hosts
 from matex.launcher.launch import Launch
 from matex.launcher.restarts import (
@@ -24,7 +24,7 @@ from matex.launcher.restarts import (
     silent_part_is_larger,
 )
 from matex.records.events import Event
-from matex.records.starts import Start, starts_of
+from matex.records.starts import starts_of
 
 __all__ = ["Relaunch", "Survey", "take_fence"]
 
@@ -36,9 +36,15 @@ class Survey:
         self._relaunch = relaunch
 
     @cached_property
+    def answers(self) -> dict[str, tuple[str, str] | None] | None:
+        """Name of each answering host, and who it is; None if this host is the only one."""
+        return self._relaunch.ask()
+
+    @cached_property
     def left(self) -> dict[str, int] | None:
         """Answering hosts and their slots; None if this host is the only one."""
-        return self._relaunch.ask()
+        answers, hosts = self.answers, self._relaunch.all_hosts()
+        return None if answers is None else {h: n for h, n in hosts.items() if h in answers}
 
     @cached_property
     def lost(self) -> list[str]:
@@ -48,7 +54,7 @@ class Survey:
 
 
 class Relaunch:
-    """The possible further starts of a run after its first one.
+    """The possible further starts of a run after its first one; ``names`` are those of its hosts.
 
     Args:
         wanted: the first start.
@@ -61,7 +67,9 @@ class Relaunch:
         self._wanted = wanted
         self._report = report
         self._hosts = hosts
+        self.names = HostNames(wanted.host_names)
         self._places = places
+        self._asked: set[str] = set()  # who they are; those that did not answer are not asked again
         self._begun = time.monotonic()
 
     def all_hosts(self) -> dict[str, int]:
@@ -76,34 +84,37 @@ class Relaunch:
         if wanted.hosts is not None:
             hosts = read_hosts(wanted.hosts)
         else:  # the batch system's: hosts on which ranks have met in this job
-            starts = [event for event in events if event["event"] == "start"]
-            hosts = dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
+            met = {event["rank"]: event["host"] for event in events if event["event"] == "start"}
+            hosts = dict(Counter(self._called(host) for host in met.values()))
         drained = self._drained(events)
         return {host: slots for host, slots in hosts.items() if host not in drained} or hosts
 
-    def _drained(self, events: Sequence[Event]) -> set[str]:
-        """Hosts that ranks have left on request in any of the starts in *events*."""
-        found: set[str] = set()
-        for start in starts_of(events):
-            found |= drained_in(start.events, self._names_in(start).of)
+    def _called(self, host: str) -> str:
+        """Name of what calls itself *host*; this one, where none is known."""
+        return next(iter(self._names_of(host)), host)
+
+    def _names_of(self, host: str) -> list[str]:
+        """Names of what calls itself *host*; hosts that have not said who they are, are asked."""
+        found = self.names.of(host)
+        if not found and (unasked := [n for n in self.names.silent if n not in self._asked]):
+            self._asked.update(unasked)
+            self.names.learn(_machines(self._hosts.ask(unasked, says_who(["true"]))))
+            found = self.names.of(host)
         return found
 
-    def _names_in(self, start: Start) -> HostNames:
-        """Names of the hosts on which the ranks of *start* were started."""
-        first = {} if self._wanted.hosts is None else read_hosts(self._wanted.hosts)
-        return HostNames(first if start.begun is None else start.begun["hosts"] or {})
+    def _drained(self, events: Sequence[Event]) -> set[str]:
+        """Hosts that ranks have left on request in any of the starts in *events*."""
+        drained = {host for start in starts_of(events) for host in drained_in(start.events)}
+        return {name for host in drained for name in self._names_of(host)}
 
     def _gone(self, hosts: Collection[str]) -> set[str]:
         """Hosts of earlier starts that are none of *hosts*, as they call themselves."""
-        gone: set[str] = set()
-        for start in starts_of(this_job(all_events(self._report))):
-            names = self._names_in(start)
-            begun = (event for event in start.events if event["event"] == "start")
-            gone |= {e["host"] for e in begun if names.of(e["rank"], e["host"]) not in hosts}
-        return gone
+        begun = (e for e in this_job(all_events(self._report)) if e["event"] == "start")
+        met = {event["host"] for event in begun}
+        return {host for host in met if not set(hosts).intersection(self._names_of(host))}
 
-    def ask(self) -> dict[str, int] | None:
-        """Ask the hosts for :attr:`Survey.left`.
+    def ask(self) -> dict[str, tuple[str, str] | None] | None:
+        """Ask the hosts for :attr:`Survey.answers`.
 
         It removes the segments of MPI that ranks of the lost start left in their memory.
         """
@@ -113,13 +124,22 @@ class Relaunch:
         else:
             shutil.rmtree(self._places.segments, ignore_errors=True)
             clear = ["rm", "-rf", str(self._places.segments)]
-        return {host: hosts[host] for host in self._hosts.run(hosts, clear)} if hosts else None
+        outputs = self._hosts.ask(hosts, says_who(clear)) if hosts else {}
+        if self._places is not None:
+            self._places.hold()
+        if not hosts:
+            return None
+        self._asked.update(hosts)
+        machines = _machines(outputs)
+        self.names.learn(machines)
+        return {host: machines.get(host) for host in outputs}
 
-    def larger_part_is_silent(self, lost: Launch, survey: Survey) -> bool:
-        """Whether ranks of the start *lost* may go on by themselves, unseen, as the larger part."""
-        hosts = {} if lost.hosts is None else read_hosts(lost.hosts)
-        members = members_of(last_start(all_events(self._report)), HostNames(hosts).of)
-        return silent_part_is_larger(members, survey.lost)
+    def larger_part_is_silent(self, survey: Survey) -> bool:
+        """Whether ranks of the last start may go on by themselves, unseen, as the larger part."""
+        if survey.answers is None or not survey.lost:
+            return False
+        heard = [machine for machine in survey.answers.values() if machine is not None]
+        return silent_part_is_larger(members_of(last_start(all_events(self._report))), heard)
 
     def on(self, hosts: dict[str, int] | None) -> Launch | None:
         """Next start, on *hosts*; None if there is no host for it."""
@@ -159,6 +179,12 @@ class Relaunch:
         untidy = {"recovered", "restart", "stopped", "failed"}
         if reason or any(event["event"] in untidy for event in all_events(self._report)):
             self._hosts.run(self.all_hosts(), ["rm", "-rf", *map(str, self._places)])
+
+
+def _machines(outputs: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Own name and boot of each host, by the *outputs* of :func:`says_who` that are whole."""
+    said = {name: identity_in(output) for name, output in outputs.items()}
+    return {name: ids[:2] for name, ids in said.items() if ids is not None}
 
 
 def take_fence(directory: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import ft
@@ -90,49 +90,53 @@ def _without_progress(steps: Sequence[int]) -> int:
     return stuck
 
 
-def members_of(events: Iterable[Event], address_of: Callable[[int, str], str]) -> dict[int, str]:
-    """The host of each member of the last world that the files tell of.
+def members_of(events: Iterable[Event]) -> dict[int, tuple[str, str]]:
+    """The machine of each member of the last world that the files tell of.
+
+    It is the name by which its host calls itself, and the boot of the kernel there.
 
     Args:
         events: events of one start, in order of time.
-        address_of: see :meth:`matex.launcher.arbiter.HostNames.of`.
     """
-    members: dict[int, str] = {}
-    lost: set[int] = set()
+    members: dict[int, tuple[str, str]] = {}
+    left: set[int] = set()
     for event in events:
         if event["event"] == "start":
-            members[event["rank"]] = address_of(event["rank"], event["host"])
+            members[event["rank"]] = event["host"], event.get("boot", "")
         elif event["event"] in ("recovered", "spare-lost"):
-            lost.update(event["lost"])
-    return {rank: host for rank, host in members.items() if rank not in lost}
+            left.update(event["lost"])
+        elif event["event"] == "resize" and not event["refused"]:
+            left.update(event["leaving"])
+    return {rank: machine for rank, machine in members.items() if rank not in left}
 
 
-def drained_in(events: Iterable[Event], address_of: Callable[[int, str], str]) -> set[str]:
-    """Hosts that ranks left on request.
+def drained_in(events: Iterable[Event]) -> set[str]:
+    """Hosts that ranks left on request, as they call themselves.
 
     Args:
         events: events of one start, in order of time.
-        address_of: see :meth:`matex.launcher.arbiter.HostNames.of`.
     """
     hosts: dict[int, str] = {}
     drained: set[str] = set()
     for event in events:
         if event["event"] == "start":
-            hosts[event["rank"]] = address_of(event["rank"], event["host"])
+            hosts[event["rank"]] = event["host"]
         elif event["event"] == "resize" and event["host"] and not event["refused"]:
             drained.update(hosts[rank] for rank in event["leaving"] if rank in hosts)
     return drained
 
 
-def silent_part_is_larger(members: Mapping[int, str], silent: Collection[str]) -> bool:
-    """Whether more members are on *silent* hosts than on the others.
+def silent_part_is_larger(
+    members: Mapping[int, tuple[str, str]], heard: Collection[tuple[str, str]]
+) -> bool:
+    """Whether more members are elsewhere than on the machines that were *heard*.
 
     By the rule of :mod:`ft.quorum` they may then go on without asking. A part of half the members
     or fewer goes on only with leave of the launcher that started it, and ends itself if it cannot
     ask.
     """
-    there = sum(host in silent for host in members.values())
-    return 2 * there > len(members)
+    elsewhere = sum(machine not in heard for machine in members.values())
+    return 2 * elsewhere > len(members)
 
 
 def faults_left(

@@ -14,11 +14,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from matex.checkpointing.host_memory import Places, reserved
 from matex.config import ARBITER, environment_of_started, one_order_of_sets
-from matex.launcher.arbiter import Arbiter, HostNames
+from matex.launcher.arbiter import Arbiter
 from matex.launcher.draining import Draining
 from matex.launcher.exit_report import (
     NOT_MET,
@@ -164,7 +165,7 @@ class _Supervisor:
             again = self.relaunch.on(survey.left)
             if again is None:
                 return f"{reason}; no host answers any more"
-            if self.relaunch.larger_part_is_silent(wanted, survey) and (why := self._shut_out()):
+            if self.relaunch.larger_part_is_silent(survey) and (why := self._shut_out()):
                 return f"{reason}; {why}"
             if has_summary(self._report):
                 return ""
@@ -223,8 +224,8 @@ class _Supervisor:
         if not (wanted.several and wanted.ulfm):
             yield None
             return
-        hosts = {} if wanted.hosts is None else read_hosts(wanted.hosts)
-        arbiter = Arbiter(self._hosts, HostNames(hosts), lambda: has_summary(self._report))
+        over = partial(has_summary, self._report)
+        arbiter = Arbiter(self._hosts, self.relaunch.names, over, started=wanted.processes)
         try:
             yield arbiter
         finally:

@@ -165,7 +165,7 @@ NEEDED: dict[str, dict[str, Kind]] = {
 
 #: Event -> fields that it may lack, as those of earlier versions do.
 OPTIONAL: dict[str, dict[str, Kind]] = {
-    "start": {"spares": _is_int, "ends_s": _or_null(_is_time)},
+    "start": {"boot": _is_text, "spares": _is_int, "ends_s": _or_null(_is_time)},
     "resumed": {"generation": _is_int},
     "recovered": {"generation": _is_int, "left": _is_list, "joined": _is_object},
     "joined": {"generation": _is_int},

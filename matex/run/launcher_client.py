@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
 
 import ft
 from matex.config.launcher_address import LauncherAddress
@@ -23,6 +22,7 @@ class LauncherClient:
 
     def __init__(self, setting: str) -> None:
         self._address = LauncherAddress.read(setting)
+        self._telling: threading.Thread | None = None
 
     def decide(self, split: ft.NetworkSplit) -> ft.Ruling:
         """Whether the present ranks may go on. An :data:`ft.Arbiter`."""
@@ -34,26 +34,34 @@ class LauncherClient:
     def heard(self, recovery: ft.Recovery) -> None:
         """Tell the launcher, without waiting, that the survivors go on; only on the leader."""
         if recovery.lost and recovery.after.is_leader:
-            self._tell(recovery.after)
+            present = {member.rank for member in recovery.after.everyone}
+            lost = (m for m in recovery.before.everyone if m.rank not in present)
+            self._tell(recovery.after, tuple(lost))
 
-    def admitted(self, world: ft.World, member: ft.Member) -> None:
-        """Tell the launcher, without waiting, that *member* has joined *world*; on the leader."""
-        self._tell(world, admitted=[member.rank])
+    def admitted(self, world: ft.World) -> None:
+        """Tell the launcher, without waiting, who is in *world* now; on the leader."""
+        self._tell(world)
 
-    def _tell(self, world: ft.World, admitted: Sequence[int] = ()) -> None:
-        split = ft.NetworkSplit(present=world.everyone, spread=world.spread)
-        options = {"asks": False, "admitted": admitted}
-        threading.Thread(target=self._say, args=(split,), kwargs=options, daemon=True).start()
+    def _tell(self, world: ft.World, lost: tuple[ft.Member, ...] = ()) -> None:
+        split = ft.NetworkSplit(present=world.everyone, spread=world.spread, unknown=lost)
+        before = self._telling
 
-    def _say(
-        self, split: ft.NetworkSplit, *, asks: bool, admitted: Sequence[int] = ()
-    ) -> ft.Ruling | None:
+        def tell() -> None:
+            if before is not None:  # news that came late would be taken for the newest
+                before.join()
+            self._say(split, asks=False)
+
+        self._telling = threading.Thread(target=tell, daemon=True)
+        self._telling.start()
+
+    def _say(self, split: ft.NetworkSplit, *, asks: bool) -> ft.Ruling | None:
+        absent = (*split.dead, *split.unknown, *split.silent)
         content = {
             "token": self._address.token,
             "asks": asks,
-            "present": [[member.rank, member.host] for member in split.present],
-            "admitted": list(admitted),
-            "unknown": [[m.rank, m.host, m.pid, m.space] for m in split.unknown],
+            "present": [member.rank for member in split.present],
+            "absent": [member.rank for member in absent],
+            "unknown": [[m.rank, m.host, m.boot, m.space, m.pid] for m in split.unknown],
         }
         for connection in self._address.connections():
             try:

@@ -52,7 +52,7 @@ class RunLifeCycle:
         run = self._run
         world = run.communicator.world
         self._events.write(
-            "start", pid=world.me.pid, host=world.me.host,
+            "start", pid=world.me.pid, host=world.me.host, boot=world.me.boot,
             world_size=run.ranks.active if world.awaits_admission else run.ranks.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
             ends_s=run.outcome.stop_request.ends_s,

@@ -138,7 +138,7 @@ class Replacements:
             return
         self._failures = 0
         if self._launcher is not None:
-            self._launcher.admitted(self._communicator.world, member)
+            self._launcher.admitted(self._communicator.world)
         took_s = time.monotonic() - newcomer.started_s
         self._events.write(
             "admitted", step=step, newcomer=member.rank, host=member.host, seconds=took_s

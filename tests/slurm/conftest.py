@@ -90,11 +90,12 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The cluster of a module, whose hosts call themselves by their names and its ``DOMAIN``."""
     if os.geteuid() != 0 or slurm.missing():
         pytest.skip(f"a cluster needs root and {', '.join(slurm.PROGRAMS)}")
     try:
-        up = slurm.cluster(NODES)
+        up = slurm.cluster(NODES, domain=getattr(request.module, "DOMAIN", ""))
         found = up.__enter__()
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no network of namespaces can be made here: {error}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from ci.patience import patience
 from matex.checkpointing import host_memory
 from matex.checkpointing.host_memory import forsake_segments, ready_segments, reserved
 from matex.config import SEGMENTS
@@ -22,7 +24,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_nothing_of_the_run_is_left_on_this_host(memory: Path) -> None:
     with reserved(processes_with) as places:
-        assert places is not None and list(memory.iterdir()) == []
+        assert places is not None and list(memory.iterdir()) == [places.segments]
         for directory in places:
             assert directory.parent == memory
             (directory / "deep").mkdir(parents=True)
@@ -50,7 +52,9 @@ def test_only_what_launchers_of_this_host_left_is_removed(memory: Path) -> None:
     left = [f"matex-{user}-{ended.pid}-{host}-89ef{end}" for end in ("0123", "0123-mpi")]
     for name in (*stay, *left):
         (memory / name).mkdir()
-    with reserved(processes_with):
+    with reserved(processes_with) as places:
+        assert places is not None
+        stay.append(places.segments.name)
         assert sorted(path.name for path in memory.iterdir()) == sorted(stay)
 
 
@@ -65,10 +69,68 @@ def test_what_the_ranks_of_a_killed_launcher_use_stays(memory: Path) -> None:
     settings = {**os.environ, SEGMENTS: str(segments)}
     with subprocess.Popen(["cat"], env=settings, stdin=subprocess.PIPE) as rank:
         with reserved(processes_with):
-            assert sorted(memory.iterdir()) == [path, segments]
+            assert path.is_dir() and segments.is_dir()
         rank.communicate()
     with reserved(processes_with):
-        assert not list(memory.iterdir())
+        assert not path.exists() and not segments.exists()
+
+
+OTHER_RUN = """
+import sys
+from pathlib import Path
+from matex.checkpointing import host_memory
+from matex.launcher.rank_processes import processes_with
+host_memory._MEMORY = Path(sys.argv[1])
+with host_memory.reserved(processes_with) as places:
+    places.snapshots.mkdir()
+    print(places.snapshots, flush=True)
+    sys.stdin.readline()
+    print(places.snapshots.exists(), places.segments.exists(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_run_in_another_space_of_process_ids_keeps_its_places(memory: Path, again: bool) -> None:
+    """A launcher's number in the name is not that of a process that can be seen."""
+    with reserved(processes_with) as places:
+        assert places is not None
+        places.snapshots.mkdir()
+        if again:  # ranks of a lost start are gone, and the next ones have not come yet
+            places.segments.rmdir()
+            places.hold()
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        unseen = [
+            path.rename(path.with_name(path.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")))
+            for path in places
+        ]
+        with reserved(processes_with):
+            assert all(path.is_dir() for path in unseen)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace needs root")
+def test_two_runs_in_spaces_of_their_own_leave_each_other_alone(memory: Path) -> None:
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    program = [sys.executable, "-c", OTHER_RUN, str(memory)]
+    later = ["sh", "-c", 'for i in $(seq 30); do true & wait; done; "$@"; exit', "sh"]
+    first = subprocess.Popen(
+        [*apart, *later, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert first.stdin is not None and first.stdout is not None
+        if not (held := first.stdout.readline()):
+            pytest.skip("no namespace can be made here")
+        done = subprocess.run(
+            [*apart, *program], input="\n", stdout=subprocess.PIPE, text=True, check=True,
+            timeout=patience(60),
+        )  # fmt: skip
+        assert done.stdout.endswith("True True\n")
+        assert Path(held.strip()).is_dir()
+        out, _ = first.communicate("\n", timeout=patience(60))
+        assert out == "True True\n"
+    finally:
+        first.kill()
+        first.communicate()
 
 
 def test_ranks_make_the_directory_of_segments_and_the_last_removes_it(

@@ -201,6 +201,26 @@ def test_temporaries_of_the_dead_are_removed_and_of_the_living_kept(tmp_path):
         living.communicate(b"\n", timeout=patience(60))
 
 
+def test_a_writer_whose_process_cannot_be_seen_keeps_its_file(tmp_path, monkeypatch):
+    """A container has process ids of its own, and may have the name of its host."""
+    gone = dead_process()
+    monkeypatch.setattr(store_files.os, "getpid", lambda: gone)
+    seen = []
+
+    def pieces():
+        monkeypatch.undo()
+        monkeypatch.setattr(store_files, "_writing", set())  # as in another process
+        yield memoryview(b"first")
+        seen.extend(names_in(tmp_path))
+        assert store_files.remove_stale(tmp_path) == []
+        assert names_in(tmp_path) == seen
+        yield memoryview(b"second")
+
+    store_files.publish(tmp_path / "step-000000001.h5", pieces())
+    assert (tmp_path / "step-000000001.h5").read_bytes() == b"firstsecond"
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize(
     ("same_host", "alive", "age_s", "stale"),
     [

@@ -23,8 +23,30 @@ CASES: dict[str, tuple[dict[str, str], Allocation | None]] = {
         {**SLURM, "SLURM_JOB_CPUS_PER_NODE": "40(x3)"},
         Allocation(system="Slurm", nodes=3, ranks=120),
     ),
+    "slurm-names": (
+        {**SLURM, "SLURM_NTASKS": "3", "SLURM_JOB_NODELIST": "gpu-[08-10,12],b,r[1-2]n[3,5]-x"},
+        Allocation(
+            system="Slurm",
+            nodes=3,
+            ranks=3,
+            names=(
+                "gpu-08",
+                "gpu-09",
+                "gpu-10",
+                "gpu-12",
+                "b",
+                "r1n3-x",
+                "r1n5-x",
+                "r2n3-x",
+                "r2n5-x",
+            ),
+        ),
+    ),
     "slurm-nothing-said": (SLURM, Allocation(system="Slurm", nodes=3, ranks=3)),
-    "pbs": ({"PBS_NODEFILE": "nodes"}, Allocation(system="PBS", nodes=2, ranks=4)),
+    "pbs": (
+        {"PBS_NODEFILE": "nodes"},
+        Allocation(system="PBS", nodes=2, ranks=4, names=("n1", "n2")),
+    ),
     "lsf": (
         {"LSB_MCPU_HOSTS": "a 20 b 4"},
         Allocation(system="LSF", nodes=2, ranks=24, hosts="a:20,b:4"),

@@ -1,69 +1,49 @@
-"""The descriptor of a rank's tree takes no number that another file has."""
+"""Trees of ranks that were killed are removed, those of living ranks are not."""
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-import matex
-from ci.patience import patience
-
-ROOT = Path(matex.__file__).parents[1]
-
-PROGRAM = """
-import resource, socket, sys
-hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), hard))
-limit, when = int(sys.argv[2]), sys.argv[3]
-if when == "before":
-    from matex.files import scratch
-pairs = []
-while not pairs or pairs[-1][1].fileno() < limit:
-    pairs.append(socket.socketpair())
 from matex.files import scratch
-own = scratch.Scratch()
-own.ensure()
-open(scratch.ALIAS + "/x", "w").write("mine")
-print(open(own.tree + "/x").read())
-for here, there in pairs:
-    here.send(b"x")
-    assert there.recv(1) == b"x"
-own.remove()
-print(scratch.ALIAS)
-"""
+from matex.files.scratch import Scratch, remove_left
 
 
-def taken(soft: int, limit: int, when: str) -> str:
-    """Alias of a program with as many open sockets, *before* which it imports the module or not."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(soft), str(limit), when],
-        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=True,
-    )  # fmt: skip
-    written, alias = done.stdout.split()
-    assert written == "mine"
-    return alias
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
 
 
-def test_it_has_one_number_on_all_ranks_and_the_sockets_of_mpi_have_others() -> None:
-    assert taken(2000, 950, "before") == "/proc/self/fd/900"
+def ended() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
 
 
-@pytest.mark.parametrize(("soft", "limit"), [(2000, 950), (200, 190)])
-def test_a_number_that_is_taken_already_stays_with_its_file(soft: int, limit: int) -> None:
-    assert int(taken(soft, limit, "after").rpartition("/")[2]) >= 900
+def test_a_dead_rank_s_tree_is_removed(temporary: Path) -> None:
+    left = temporary / f"{scratch._prefix(str(ended()))}0123abcd"
+    (left / "tree").mkdir(parents=True)
+    stays = temporary / f"{scratch._prefix(str(os.getpid()))}0123abcd"
+    stays.mkdir()
+    remove_left()
+    assert list(temporary.iterdir()) == [stays]
 
 
-def test_it_is_there_before_mpi_starts() -> None:
-    program = (
-        "import sys, matex.process.mpi_start\n"
-        "from ft import mpi\n"
-        "print('matex.files.scratch' in sys.modules, mpi.is_initialized())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
-        timeout=patience(60), check=True,
-    )  # fmt: skip
-    assert done.stdout == "True False\n"
+def test_a_rank_s_tree_stays_where_its_process_cannot_be_seen(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has process ids of its own, and may share the directory and the host's name."""
+    gone = ended()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: gone)
+        one = Scratch()
+        one.ensure()
+        remove_left()
+        assert Path(one.tree).is_dir()
+        one.remove()
+    assert list(temporary.iterdir()) == []

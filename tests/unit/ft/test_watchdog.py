@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ft
 from ci.patience import patience
+from ft.processes import started_at
 from ft.watchdog import Watchdog, is_stopped
+from ft.world import Member
 
 ROOT = Path(ft.__file__).parents[1]
 
@@ -179,3 +182,47 @@ def test_one_that_was_stopped_with_all_others_lives() -> None:
 def test_otherwise_it_lives(what: str) -> None:
     done = watched(what)
     assert (done.returncode, done.stdout) == (0, "alive\n")
+
+
+@pytest.mark.parametrize("whose", ["its own", "another's", "in another space"])
+def test_only_the_very_process_of_a_neighbour_is_ended(whose: str) -> None:
+    """A spare that has died stays in reserve, and its process id may become another program's."""
+    other = subprocess.Popen(["sleep", "100"])
+    os.kill(other.pid, signal.SIGSTOP)
+    os.waitpid(other.pid, os.WUNTRACED)
+    member = replace(Member.here(5), pid=other.pid, started=started_at(other.pid))
+    if whose == "another's":
+        member = replace(member, started=member.started - 1)
+    elif whose == "in another space":
+        member = replace(member, space=member.space + 1)
+    said: list[str] = []
+    dog = Watchdog(timeout_s=60, stopped_after_s=0.2, neighbours=lambda: [member], say=said.append)
+    dog.start()
+    try:
+        with dog.waiting():
+            limit = time.monotonic() + (patience(30) if whose == "its own" else 1)
+            while other.poll() is None and time.monotonic() < limit:
+                time.sleep(0.02)
+        assert (other.poll() is not None) == bool(said) == (whose == "its own")
+    finally:
+        dog.stop()
+        other.kill()
+        other.wait()
+
+
+def test_a_process_that_may_not_be_ended_ends_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError
+
+    member = Member.here(5)
+    said: list[str] = []
+    dog = Watchdog(timeout_s=60, stopped_after_s=0.1, neighbours=lambda: [member], say=said.append)
+    monkeypatch.setattr("ft.watchdog.is_stopped", lambda pid: True)
+    monkeypatch.setattr("ft.watchdog.os.kill", refuse)
+    dog.start()
+    with dog.waiting():
+        limit = time.monotonic() + patience(30)
+        while len(said) < 2 and time.monotonic() < limit:
+            time.sleep(0.02)
+    dog.stop()
+    assert len(said) >= 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +15,14 @@ hosts = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,80}", fullmatch=True)
 addresses = st.lists(st.ip_addresses(v=4).filter(int).map(str), max_size=16).map(tuple)
 
 
-@given(st.integers(0, 10**6), hosts, st.integers(1, 2**31), addresses)
+@given(st.integers(0, 10**6), hosts, st.integers(1, 2**31), st.uuids(), addresses)
 def test_a_member_is_read_from_its_card(
-    rank: int, host: str, pid: int, addresses: tuple[str, ...]
+    rank: int, host: str, pid: int, boot: UUID, addresses: tuple[str, ...]
 ) -> None:
-    member = Member(rank=rank, host=host, pid=pid, space=pid // 2, addresses=addresses)
+    member = Member(
+        rank=rank, host=host, pid=pid, space=pid // 2, boot=str(boot), started=pid * 3,
+        addresses=addresses,
+    )  # fmt: skip
     content = encode_member(member)
     assert decode_member(rank, content) == member
     assert content.dtype == np.uint8

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ft.processes import started_at
 from ft.world import Member, World
 
 HOSTS = ("a", "a", "b", "b", "c")
@@ -68,3 +72,33 @@ def test_a_world_that_was_on_several_hosts_remembers_it() -> None:
     one, several = world(0, "aaa"), world(0, "aab")
     assert (one.spread, one.of([0]).spread) == (False, False)
     assert several.spread and several.of([0, 1]).of([0]).spread
+
+
+def test_two_machines_of_one_name_are_two_hosts() -> None:
+    members = tuple(
+        Member(rank=rank, host="localhost", pid=7, boot=boot) for rank, boot in enumerate("xxy")
+    )
+    one = World(members=members, rank=0)
+    assert (one.spread, one.host_count) == (True, 2)
+    assert [member.rank for member in one.neighbours] == [1]
+    assert not members[0].shares_ids_with(members[2])
+
+
+def test_containers_of_one_kernel_are_hosts_of_their_own() -> None:
+    members = tuple(
+        Member(rank=rank, host=host, pid=7, boot="x", space=space)
+        for rank, (host, space) in enumerate([("a", 1), ("b", 2), ("a", 3), ("a", 1)])
+    )
+    one = World(members=members, rank=0)
+    assert (one.spread, one.host_count) == (True, 2)
+    assert [member.rank for member in one.neighbours] == [2, 3]
+    assert [m.rank for m in members if m.shares_ids_with(one.me)] == [0, 3]
+
+
+def test_this_process_says_since_when_it_runs_and_on_which_start_of_the_host() -> None:
+    here = Member.here(0)
+    assert here.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as later:
+        assert 0 < here.started <= started_at(later.pid)
+        assert started_at(os.getpid()) == here.started
+    assert started_at(later.pid) == 0

@@ -14,7 +14,8 @@ import pytest
 
 from ci.patience import patience
 from matex.config.launcher_address import LauncherAddress
-from matex.launcher.arbiter import Arbiter, HostNames
+from matex.launcher.arbiter import Arbiter
+from matex.launcher.host_names import HostNames
 from matex.launcher.hosts import Hosts
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.rank_processes import is_gone, ranks_below
@@ -170,7 +171,7 @@ class Connected:
 
     def __init__(self, number: int) -> None:
         hosts = Hosts(mpiexec=Mpiexec("mpiexec", MpiexecKind.OPEN_MPI), environment={})
-        self.arbiter = Arbiter(hosts, HostNames({}), lambda: False)
+        self.arbiter = Arbiter(hosts, HostNames(), lambda: False, started=number)
         self.clock = Clock()
         self.rendezvous = Rendezvous(self.arbiter.starting, number, self.clock)
         command = [sys.executable, "-c", CONNECTED, self.arbiter.setting]

@@ -85,7 +85,7 @@ def test_hosts_and_their_slots() -> None:
 
 
 def started(rank: int, host: str) -> dict[str, object]:
-    return {"event": "start", "rank": rank, "host": host}
+    return {"event": "start", "rank": rank, "host": host, "boot": f"boot of {host}"}
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,24 @@ def test_each_host_has_a_waiting_process_before_one_has_two(
     assert spread_over(hosts, processes) == spread
 
 
-def test_members_are_those_of_the_last_world_by_the_launcher_s_names() -> None:
+def test_members_are_those_of_the_last_world_on_their_machines() -> None:
     events = [
-        *(started(rank, f"node{rank // 2}") for rank in range(6)),
+        *(started(rank, f"node{rank // 2}") for rank in range(7)),
         {"event": "recovered", "rank": 0, "lost": [1]},
         {"event": "recovered", "rank": 2, "lost": [1]},
         {"event": "spare-lost", "rank": 0, "lost": [5]},
+        {"event": "resize", "rank": 0, "host": None, "leaving": [6], "refused": None},
+        {
+            "event": "resize",
+            "rank": 0,
+            "host": "node9",
+            "leaving": [],
+            "refused": "nobody is there",
+        },
     ]
-    assert members_of(events, lambda rank, host: f"{host}.site") == {
-        0: "node0.site", 2: "node1.site", 3: "node1.site", 4: "node2.site",
-    }  # fmt: skip
-    assert members_of([], lambda rank, host: host) == {}
+    node0, node1, node2 = ((f"node{n}", f"boot of node{n}") for n in range(3))
+    assert members_of(events) == {0: node0, 2: node1, 3: node1, 4: node2}
+    assert members_of([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -130,4 +137,12 @@ def test_members_are_those_of_the_last_world_by_the_launcher_s_names() -> None:
     ],
 )
 def test_whether_silent_hosts_may_hold_a_world(hosts: str, silent: str, larger: bool) -> None:
-    assert silent_part_is_larger(dict(enumerate(hosts)), silent) is larger
+    members = {rank: (host, "boot") for rank, host in enumerate(hosts)}
+    heard = {(host, "boot") for host in "abc" if host not in silent}
+    assert silent_part_is_larger(members, heard) is larger
+
+
+def test_a_machine_of_the_same_name_does_not_answer_for_a_silent_one() -> None:
+    members = {0: ("vm", "x"), 1: ("vm", "y"), 2: ("vm", "y")}
+    assert silent_part_is_larger(members, {("vm", "x")})
+    assert not silent_part_is_larger(members, {("vm", "y")})
