@@ -35,9 +35,8 @@ class JobCounts:
         saved: checkpoints.Snapshot | None,
     ) -> None:
         """Continue the counts of *saved*, if it was made in this job; collective."""
-        job = np.array([job_of(events.all()) if communicator.world.is_leader else 0.0])
-        communicator.broadcast(job)
-        self._job = float(job[0])
+        answer = ft.one_answer(communicator, lambda: json.dumps(job_of(events.all())).encode())
+        self._job = float(json.loads(answer))
         if saved is None or _NAME not in saved.extra:
             return
         counts = json.loads(saved.extra[_NAME].tobytes())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import ft
 from matex.fitting.listeners import Cursor, FitListener
-from matex.records.resize_request import MOST_BYTES, LeftOnRequest, Request
+from matex.records.resize_request import LeftOnRequest, Request
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.resize_requests import decide
@@ -33,7 +31,7 @@ class Resizing(FitListener):
             return
         run, world = self._run, self._run.communicator.world
         request, can_grow = self._hear()
-        if request is None:  # lost with the leader that knew of it; the requester gets no answer
+        if request is None:  # it was withdrawn
             return
         decision = decide(
             request,
@@ -69,15 +67,17 @@ class Resizing(FitListener):
     def _hear(self) -> tuple[Request | None, bool]:
         """Request that the leader has found, and whether it can start ranks; collective."""
         run = self._run
-        content = np.zeros(MOST_BYTES + 1, np.uint8)
-        request = run.resize_requests.take() if run.leads else None
-        if request is not None:
-            encoded = np.frombuffer(request.to_bytes(), np.uint8)
-            content[: encoded.size] = encoded
-            content[-1] = run.replacements.is_open
-        run.communicator.broadcast(content)
-        text = content[:-1].tobytes().rstrip(b"\0")
-        return Request.from_bytes(text) if text else None, bool(content[-1])
+
+        def look() -> bytes:
+            request = run.resize_requests.current()
+            if request is None:
+                return b""
+            return bytes([run.replacements.is_open]) + request.to_bytes()
+
+        answer = ft.one_answer(run.communicator, look)
+        if run.leads:
+            run.resize_requests.remove()
+        return (Request.from_bytes(answer[1:]), bool(answer[0])) if answer else (None, False)
 
     def _say(self, request: Request, refused: str, leaving: tuple[int, ...], size: int) -> None:
         run = self._run
