@@ -154,6 +154,28 @@ def test_the_next_leader_looks_for_the_checkpoint(tmp_path: Path) -> None:
     assert {e["step"] for e in counted.events if e["event"] == "resumed"} == {STEPS}
 
 
+@pytest.mark.timeout(240)
+def test_the_next_leader_writes_the_summary(tmp_path: Path) -> None:
+    outcome, dead = killed_in("matex.run.life_cycle:summarize", tmp_path, "--max-restarts", "1")
+    assert (outcome.status, dead) == (0, [0]), outcome.stderr
+    summary = outcome.summary
+    assert (summary["status"], summary["steps"], summary["restarts"]) == ("finished", STEPS, 0)
+    assert summary["world_size_end"] == 2
+    last = outcome.events[-1]
+    assert (last["event"], last["rank"]) == ("finished", 1)
+
+
+@pytest.mark.timeout(240)
+def test_memory_is_kept_until_there_is_a_summary(tmp_path: Path) -> None:
+    options = ("--max-restarts", "1", "--memory-every", "0.001")
+    outcome, dead = killed_in(
+        "matex.run.life_cycle:summarize", tmp_path, *options, ranks=2, limit=2
+    )
+    assert (outcome.status, sorted(dead)) == (0, [0, 1]), outcome.stderr
+    resumed = [event["step"] for event in outcome.events if event["event"] == "resumed"]
+    assert resumed and min(resumed) >= STEPS - 2
+
+
 RESTORING = """
 import os, signal, sys
 import keras, numpy as np
