@@ -2,18 +2,21 @@
 
 A line holds ``time_s`` (Unix time, seconds), ``rank`` (original), ``event`` and
 that event's own fields. Each line is one ``write`` to a file opened for
-appending, so lines of several ranks do not mix on a POSIX file system.
+appending, under a lock where hosts share the file (:mod:`matex.records.append_lock`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from matex.records.append_lock import AppendLock
 from matex.records.event_shape import is_event
 from matex.records.json_text import to_json
 from matex.records.line_file import LineFile, read_lines
@@ -37,6 +40,9 @@ EVENTS = "events.jsonl"
 _ROOM = ".room-for-the-summary"
 _ROOM_BYTES = 256 << 10
 
+# A thread that has not written its events by then hangs, longer than any wait for a lock.
+_HANGS_S = 15.0
+
 # Frequent events that only readers of the file need.
 _OF_PROGRESS = ("progress", "timing")
 
@@ -48,7 +54,7 @@ class EventLog:
 
     Events that cannot be written are kept, and written with a later event: a full disk or a removed
     directory stops no training. A directory that was removed is made again, with all events of this
-    rank.
+    rank. Threads may write, and handlers of signals.
 
     ``listener`` is called with each event after it was written, and ``complain`` with one line at
     the first failed write.
@@ -56,11 +62,14 @@ class EventLog:
 
     def __init__(self, path: Path | None, rank: int) -> None:
         self._rank = rank
-        self._file = None if path is None else LineFile(path)
+        self._append_lock = None if path is None else AppendLock(path.parent)
+        self._file = None if path is None else LineFile(path, lock=self._append_lock)
         self._path = path
+        self._turn = threading.RLock()
+        self._is_writing = False
         self._own: list[Event] = []
         self._unwritten: list[Event] = []
-        self._complained = False
+        self._complained: set[str] = set()
         self.listener: Callable[[Event], None] = lambda event: None
         self.complain: Callable[[str], None] = lambda line: None
 
@@ -74,28 +83,62 @@ class EventLog:
             try:
                 self._write_out()
             except OSError as error:
-                if not self._complained:
-                    self._complained = True
-                    self.complain(
-                        f"events cannot be written to {self._path} ({error.strerror}): "
-                        "they are kept in memory, and written when they can be"
-                    )
+                self._complain_once(
+                    "writing",
+                    f"events cannot be written to {self._path} ({error.strerror}): "
+                    "they are kept in memory, and written when they can be",
+                )
+            if self._append_lock is not None and self._append_lock.was_late:
+                self._complain_once(
+                    "locks",
+                    f"the server of {self._path} locks no files in time: events go on without "
+                    "locks, and some of several hosts may be lost",
+                )
         self.listener(record)
 
+    def _complain_once(self, about: str, line: str) -> None:
+        if about not in self._complained:
+            self._complained.add(about)
+            self.complain(line)
+
     def _write_out(self) -> None:
+        """Write what is unwritten, unless another call does: that writes this, too."""
         assert self._file is not None
-        if self._file.is_removed:
-            before = [e for e in self._file.make_again() if e["rank"] == self._rank]
-            self._unwritten = before + self._unwritten
-        self._file.append(self._unwritten)
-        self._unwritten = []
+        with self._mine() as is_mine:
+            if not is_mine or self._is_writing:  # of which this is a signal's handler
+                return
+            self._is_writing = True
+            try:
+                while self._unwritten:
+                    if self._file.is_removed:
+                        removed = self._file.make_again()
+                        self._unwritten[:0] = [e for e in removed if e["rank"] == self._rank]
+                    records = self._unwritten[:]
+                    self._file.append(records)
+                    del self._unwritten[: len(records)]
+            finally:
+                self._is_writing = False
+
+    @contextlib.contextmanager
+    def _mine(self) -> Iterator[bool]:
+        """Context of one thread, and whether it is this one.
+
+        It is not where another hangs at the disk: what ends this process must not wait for that.
+        """
+        is_mine = self._turn.acquire(timeout=_HANGS_S)
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                self._turn.release()
 
     def all(self) -> list[Event]:
         """Events of all ranks so far if there is a file, else of this rank."""
         if self._path is None:
             return self._own
-        written = read_events(self._path) if self._path.exists() else []
-        return sorted([*written, *self._unwritten], key=_time_of)
+        with self._mine():
+            written = read_events(self._path) if self._path.exists() else []
+            return sorted([*written, *self._unwritten], key=_time_of)
 
 
 def _time_of(event: Event) -> float:
