@@ -1,8 +1,8 @@
 """Events as JSON lines: every rank appends to one file, and any program can follow it.
 
-A line holds ``time_s`` (Unix time, seconds), ``rank`` (original), ``event`` and
-that event's own fields. Each line is one ``write`` to a file opened for
-appending, under a lock where hosts share the file (:mod:`matex.records.append_lock`).
+A line holds ``time_s`` (Unix time, seconds), ``rank`` (original), ``event``, ``start`` (the number
+of the start of the ranks) and that event's own fields. Each line is one ``write`` to a file opened
+for appending, under a lock where hosts share the file (:mod:`matex.records.append_lock`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from matex.records.append_lock import AppendLock
+from matex.records.event_order import AGAIN, START, in_order
 from matex.records.event_shape import is_event
 from matex.records.json_text import to_json
 from matex.records.line_file import LineFile, read_lines
@@ -56,12 +57,19 @@ class EventLog:
     directory stops no training. A directory that was removed is made again, with all events of this
     rank. Threads may write, and handlers of signals.
 
+    Args:
+        path: file; None without one.
+        rank: original rank; -1 for the launcher.
+        start: number of the start of the ranks, which the launcher counts on; 0, the default, if it
+            is not known.
+
     ``listener`` is called with each event after it was written, and ``complain`` with one line at
     the first failed write.
     """
 
-    def __init__(self, path: Path | None, rank: int) -> None:
+    def __init__(self, path: Path | None, rank: int, *, start: int = 0) -> None:
         self._rank = rank
+        self._start = start
         self._append_lock = None if path is None else AppendLock(path.parent)
         self._file = None if path is None else LineFile(path, lock=self._append_lock)
         self._path = path
@@ -73,8 +81,16 @@ class EventLog:
         self.listener: Callable[[Event], None] = lambda event: None
         self.complain: Callable[[str], None] = lambda line: None
 
+    @property
+    def start(self) -> int:
+        """Number of the start of the ranks, from 1; 0 if it is not known."""
+        return self._start
+
     def write(self, event: str, **fields: Any) -> None:
-        record = {"time_s": time.time(), "rank": self._rank, "event": event, **fields}
+        if event in AGAIN and self._start:
+            self._start += 1
+        number = {START: self._start} if self._start else {}
+        record = {"time_s": time.time(), "rank": self._rank, "event": event, **number, **fields}
         if self._path is None:
             if event not in _OF_PROGRESS:
                 self._own.append(record)
@@ -138,20 +154,16 @@ class EventLog:
             return self._own
         with self._mine():
             written = read_events(self._path) if self._path.exists() else []
-            return sorted([*written, *self._unwritten], key=_time_of)
-
-
-def _time_of(event: Event) -> float:
-    return float(event["time_s"])
+            return in_order([*written, *self._unwritten])
 
 
 def read_events(path: Path) -> list[Event]:
-    """Events in all complete lines of a file, in order of time.
+    """Events in all complete lines of a file, in order of starts and time.
 
     An unfinished last line, parts of lines for which a disk had no room, and what is no event are
     left out.
     """
-    return sorted(map(as_written, filter(is_event, read_lines(path))), key=_time_of)
+    return in_order(map(as_written, filter(is_event, read_lines(path))))
 
 
 def as_written(event: Event) -> Event:

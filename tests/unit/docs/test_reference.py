@@ -26,7 +26,7 @@ def written() -> dict[str, set[str]]:
                 continue
             owner = ast.unparse(node.func.value)
             if node.func.attr != "write" or not owner.endswith(
-                ("events", "_log", "EventLog(events, -1)")
+                ("events", "_log", "EventLog(events, -1, start=start)")
             ):
                 continue
             if (
