@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ft
@@ -135,6 +136,30 @@ def test_an_answer_is_whole_where_the_leader_dies_over_sending_it() -> None:
     job = run(two_hold, ranks=3, how="SIGKILL")
     assert job["answer"] == {1: "xxxx", 2: "xxxx"}, job.output
     assert job.ended == {1, 2}
+
+
+def two_have_it(directory: str) -> None:
+    """Ranks 0 and 1 hold the newest snapshot in memory; rank 0 dies when it is to send it."""
+    from pathlib import Path
+
+    import checkpoints
+    from matex.checkpointing.resume import newest_common_snapshot
+
+    communicator = begin()
+    rank = communicator.world.rank
+    own = checkpoints.Store(f"{directory}/{rank}")
+    if rank < 2:
+        own.save(checkpoints.Snapshot(weights={"x": np.ones(9)}, cursor={"step": 5, "fit": 0}))
+    if rank == 0:
+        Path.read_bytes = np.fromfile = lambda *given: end_by("SIGKILL")
+    found = newest_common_snapshot(communicator, files=None, memory=own)
+    mark("step", found.step)
+
+
+def test_any_living_holder_sends_the_snapshot(tmp_path: Path) -> None:
+    job = run(two_have_it, ranks=3, directory=str(tmp_path))
+    assert job["step"] == {1: 5, 2: 5}, job.output
+    assert set(job["dying"]) == {0}
 
 
 @pytest.mark.timeout(240)
