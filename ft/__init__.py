@@ -15,6 +15,7 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
+from ft.answers import one_answer
 from ft.bridge import Message
 from ft.cold_spares import ColdSpares
 from ft.collectives import chunk_elements
@@ -95,6 +96,7 @@ __all__ = [
     "in_steps",
     "may_be_given_up",
     "on_fail_stop",
+    "one_answer",
     "parse_fault",
     "program_error",
     "read_plan",

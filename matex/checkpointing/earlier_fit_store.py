@@ -66,16 +66,26 @@ class EarlierFitStore:
         """
         communicator = self._communicator
         while True:
-            members = communicator.world.members
-            if self._writes(fit):
+            if writes := self._writes(fit):
                 try:
                     written = self._store.save(make_snapshot())
                     self._remove_beyond(written, before if self._is_shared else range(fit))
                 except checkpoints.StorageError as error:
                     self._warn(f"the end of fit number {fit + 1} is in no checkpoint: {error}")
-            communicator.agree(True)
-            if communicator.world.members == members:
+            tried = communicator.allgather(np.array([writes]))
+            if self._is_done(tried):
                 return
+
+    def _is_done(self, tried: ft.Gathered) -> bool:
+        """Whether the leader has written, or a rank of each host; equal on all ranks.
+
+        It follows from the rows alone: ranks learn of a death one operation apart.
+        """
+        hosts = self._communicator.hosts
+        written = {hosts[tried.ranks[row]] for row in np.flatnonzero(tried.rows[:, 0])}
+        if self._is_shared:
+            return bool(written)
+        return written >= {hosts[rank] for rank in tried.ranks}
 
     def _writes(self, fit: int) -> bool:
         world = self._communicator.world
@@ -103,10 +113,9 @@ class EarlierFitStore:
         has = self._communicator.allgather(np.array([found is not None], np.int64))
         if not has.rows.any():
             return None
-        holder = has.ranks[int(has.rows[:, 0].argmax())]
-        return received(
-            self._communicator, holder, None if found is None else self._store.path_of(fit)
-        )
+        holders = [has.ranks[row] for row in np.flatnonzero(has.rows[:, 0])]
+        path = None if found is None else self._store.path_of(fit)
+        return received(self._communicator, holders, path)
 
     def read(self, fit: int) -> checkpoints.Snapshot | None:
         """Saved end of *fit*; None if it cannot be read. Local."""

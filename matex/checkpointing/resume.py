@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +43,9 @@ def newest_common_snapshot(
     if newest > step and found is not None and (steps == newest).all():
         return found[1]
     if newest > step:
-        holder = gathered.ranks[int(steps.argmax())]
+        holders = [gathered.ranks[row] for row in np.flatnonzero(steps == newest)]
         path = found[0] if found is not None and mine == newest else None
-        snapshot = received(communicator, holder, path)
+        snapshot = received(communicator, holders, path)
         if snapshot is not None:
             return snapshot
     if files is None or step == _NONE:
@@ -54,25 +55,29 @@ def newest_common_snapshot(
 
 def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int:
     """Step of the newest valid file, as found by the leader; collective."""
-    newest = np.array([_NONE], np.int64)
     reason = "the leader's log says why"
-    leads = communicator.world.is_leader
-    if leads:
+    looked = False
+
+    def look() -> bytes:
+        nonlocal reason, looked
+        looked = True
         try:
             store.prepare()
             found = store.newest_valid(on_skip=_tell_skipped)
-            newest[0] = _NONE if found is None else found[1].step
+            return b"%d" % (_NONE if found is None else found[1].step)
         except checkpoints.CheckpointError as error:
-            newest[0], reason = _UNUSABLE, str(error)
-    communicator.broadcast(newest)
+            reason = str(error)
+            return b"%d" % _UNUSABLE
+
+    newest = int(ft.one_answer(communicator, look))
     try:
-        if not leads and newest[0] != _UNUSABLE:
+        if not looked and newest != _UNUSABLE:
             store.prepare()  # it is there now, and will not be made again should it vanish
     except checkpoints.CheckpointError as error:
-        newest[0], reason = _UNUSABLE, str(error)
-    if not communicator.agree(newest[0] != _UNUSABLE):
+        newest, reason = _UNUSABLE, str(error)
+    if not communicator.agree(newest != _UNUSABLE):
         raise InputError(f"the checkpoint directory cannot be used: {reason}")
-    return int(newest[0])
+    return newest
 
 
 def _tell_skipped(path: Path, error: checkpoints.CheckpointError) -> None:
@@ -81,16 +86,24 @@ def _tell_skipped(path: Path, error: checkpoints.CheckpointError) -> None:
 
 
 def received(
-    communicator: ft.Communicator, holder: int, path: os.PathLike[str] | None
+    communicator: ft.Communicator, holders: Sequence[int], path: os.PathLike[str] | None
 ) -> checkpoints.Snapshot | None:
-    """Snapshot in *path* of rank *holder*; None if it cannot be read; collective."""
-    has = communicator.world.rank == holder and path is not None
-    content = np.fromfile(path, np.uint8) if has and path is not None else np.empty(0, np.uint8)
-    size = np.array([content.size], np.int64)
-    communicator.broadcast(size, sources=[holder])
-    buffer = content if has else np.zeros(int(size[0]), np.uint8)
-    communicator.broadcast(buffer, sources=[holder])
+    """Snapshot that all ranks in *holders* have; None if it cannot be read; collective.
+
+    Args:
+        path: file of this rank, if it is a holder.
+
+    Raises:
+        ft.Unrecoverable: all of them have died; on every rank.
+    """
+
+    def look() -> bytes:
+        with contextlib.suppress(OSError):  # it was there just now
+            return b"" if path is None else Path(path).read_bytes()
+        return b""
+
+    content = ft.one_answer(communicator, look, sources=holders)
     snapshot: checkpoints.Snapshot | None = None
     with contextlib.suppress(checkpoints.CheckpointError):
-        snapshot = checkpoints.from_bytes(buffer)
+        snapshot = checkpoints.from_bytes(np.frombuffer(content, np.uint8))
     return snapshot if communicator.agree(snapshot is not None) else None

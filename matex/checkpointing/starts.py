@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-import numpy as np
-
 import checkpoints
 import ft
 from matex.errors import InputError
@@ -36,19 +34,20 @@ class Starts:
             InputError: on every rank, if the file cannot be read: with a number that is too low
                 this run could not save.
         """
-        number = np.zeros(1, np.int64)
         reason = "the leader's log says why"
-        leads = self._communicator.world.is_leader
-        if leads:
+
+        def look() -> bytes:
+            nonlocal reason
             try:
-                number[0] = self.fence.newest()[0] + 1
+                return b"%d" % (self.fence.newest()[0] + 1)
             except checkpoints.StorageError as error:
                 reason = str(error)
-        self._communicator.broadcast(number)
-        self.number = int(number[0])
+                return b"0"
+
+        self.number = int(ft.one_answer(self._communicator, look))
         if not self.number:
             raise InputError(f"the checkpoint directory cannot be used: {reason}")
-        if leads:
+        if self._communicator.world.is_leader:
             with contextlib.suppress(checkpoints.StorageError):
                 self.fence.check()
 

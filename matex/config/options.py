@@ -173,6 +173,9 @@ class RankOptions:
     redirected: bool = option(
         False, "", "standard output is shown on no terminal, whatever mpiexec gives the ranks; "
         "given by matex run where its own is none", FAILURES, hidden=True)
+    start_number: int = option(
+        0, "N", "the number of this start of the ranks, which events have; given by matex run",
+        FAILURES, least=0, hidden=True, default_text="not known")
     standard_input: str | None = option(
         None, "KIND:ADDRESS", "where ranks read the standard input of matex run, which gives this",
         FAILURES, hidden=True)

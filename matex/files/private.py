@@ -83,10 +83,13 @@ class PrivateFiles:
         """Directory made by the leader; collective. Ranks that do not share it have none."""
         folder = tempfile.gettempdir() if report is None else str(Path(report).absolute())
         path = f"{folder}/.matex-changes-{os.getuid()}-{key[:16]}"
-        if self._communicator.world.is_leader:
+
+        def make() -> bytes:
             with contextlib.suppress(OSError):
                 os.mkdir(path, 0o700)
-        self._communicator.barrier()
+            return b""
+
+        ft.one_answer(self._communicator, make)
         return path
 
     @property

@@ -9,7 +9,6 @@ import numpy as np
 
 import ft
 from matex import keras_hooks
-from matex.checkpointing import model_state
 from matex.errors import MatexError, NotShareable
 from matex.fitting.epoch_agreement import EpochAgreement
 from matex.fitting.epoch_iterator import EpochIterator
@@ -21,6 +20,7 @@ from matex.fitting.fit_step import keep_step
 from matex.fitting.joining.spare_handover import Handover
 from matex.fitting.listeners import EpochReport, FitListener
 from matex.fitting.replicated_update import ReplicatedUpdate
+from matex.fitting.restored_model import share_restored
 from matex.fitting.shared_fit import SharedFit, begin_shared, cut_as_in
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.training_stops import TrainingStops
@@ -137,27 +137,29 @@ class Fit:
         self._listeners = self._shared.listeners
         return self._shared.iterator
 
-    def after_restore(self) -> None:
-        """Give all ranks the leader's model, which BackupAndRestore may have restored; collective.
+    def restore_by(self, restore: Callable[[], None]) -> None:
+        """Give all ranks the model that *restore* makes of the leader's; collective.
 
         A checkpoint of the run itself is newer and is used instead.
+
+        Args:
+            restore: local function of BackupAndRestore.
         """
         model, iterator = self._model, self._iterator
         if self.resumed_epoch is not None:
+            if self._run.communicator.world.is_leader:
+                restore()
             self._checkpoint.restore()
             keras_hooks.start_at(model, self.resumed_epoch)
             return
-        keras_hooks.build_optimizer(model)  # reading a file has built the leader's
-        model_state.broadcast(self._run.communicator, model)
         given = self._arguments["initial_epoch"]
-        epoch = np.array([keras_hooks.first_epoch(model, given)], np.int64)
-        self._run.communicator.broadcast(epoch)
-        keras_hooks.start_at(model, int(epoch[0]))
+        epoch = share_restored(self._run.communicator, model, restore, initial_epoch=given)
+        keras_hooks.start_at(model, epoch)
         if iterator is None:
             return
-        iterator.begin_at(int(epoch[0]))
+        iterator.begin_at(epoch)
         if iterator.source.samples is not None:
-            done = min(int(epoch[0]), self._arguments["epochs"]) - given
+            done = min(epoch, self._arguments["epochs"]) - given
             self._run.records.ledger.expect_samples(-done * iterator.source.samples)
 
     @property

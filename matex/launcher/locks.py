@@ -89,8 +89,18 @@ def _noted(file: int, path: Path) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):  # the directory may have been removed
-            path.unlink()
+            if _is_at(path, file):
+                path.unlink()
         os.close(file)
+
+
+def _is_at(path: Path, file: int) -> bool:
+    """Whether *path* names the open *file*, and not another run's in a directory made anew.
+
+    Raises:
+        OSError: there is none.
+    """
+    return os.path.samestat(path.stat(), os.fstat(file))
 
 
 def locked(path: Path) -> int:
@@ -104,9 +114,9 @@ def locked(path: Path) -> int:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its last owner may have removed it between the two.
-            if path.exists() and path.stat().st_ino == os.fstat(file).st_ino:
-                return file
+            with contextlib.suppress(FileNotFoundError):  # removed by its last owner meanwhile
+                if _is_at(path, file):
+                    return file
         except BaseException:
             os.close(file)
             raise

@@ -10,6 +10,7 @@ from pathlib import Path
 from matex.config import Config
 from matex.launcher.earlier_report import claim, forget, written
 from matex.launcher.locks import owned
+from matex.records.event_order import newest_start
 from matex.records.events import EVENTS, EventLog, read_events
 from matex.records.heartbeat_file import FILE
 from matex.records.resize_request import RESIZE
@@ -35,7 +36,8 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
             for name in (SUMMARY, FILE, RESIZE, STARTING):
                 (report / name).unlink(missing_ok=True)
             _end_with_a_whole_line(events)
-            EventLog(events, -1).write("continued")
+            start = newest_start(read_events(events))
+            EventLog(events, -1, start=start).write("continued")
             return
         forget(report)
 

@@ -47,6 +47,7 @@ from matex.launcher.signals import Signals
 from matex.launcher.standard_input import served_input
 from matex.launcher.starting_ranks import RanksHere
 from matex.records import summary as summaries
+from matex.records.event_order import newest_start
 from matex.records.events import EVENTS, EventLog
 from matex.records.heartbeat_file import FILE, read_sign
 from matex.records.starting_file import announce, end_start
@@ -116,7 +117,7 @@ class _Supervisor:
     ) -> None:
         self._wanted = wanted
         self._report = report
-        self._log = EventLog(report / EVENTS, -1)
+        self._log = EventLog(report / EVENTS, -1, start=newest_start(all_events(report)))
         self.logs = Logs(report)
         self._mpiexec = mpiexec
         self._locks = locks
@@ -198,6 +199,7 @@ class _Supervisor:
         self._report.mkdir(parents=True, exist_ok=True)  # it may have been removed
         self.logs.begin()
         self._missed = False
+        wanted = replace(wanted, config=replace(wanted.config, start_number=self._log.start))
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)
         if wanted.ulfm and not wanted.several:  # else they connect to the arbiter

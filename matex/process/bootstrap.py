@@ -104,7 +104,8 @@ def _open_report(config: Config, started: MpiStart) -> EventLog:
     )
     child_output.install()
     standard_input.install(config.standard_input)
-    events = EventLog(None if config.report is None else config.report / EVENTS, rank)
+    path = None if config.report is None else config.report / EVENTS
+    events = EventLog(path, rank, start=config.start_number)
     ft.on_fail_stop(lambda reason: record_end(events, reason, step=_step()))
     faulthandler.enable(2, all_threads=False)
     return events

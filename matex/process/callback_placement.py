@@ -150,10 +150,13 @@ class RestoringOnLeader(OnLeader):
     """Runs BackupAndRestore on the leader; the restored model goes to every rank.
 
     Args:
-        restored: collective function called on every rank after the leader has restored.
+        restored: collective function called on every rank with a function that restores this
+            rank's model, to be called on the leader.
     """
 
-    def __init__(self, inner: Any, *, restored: Callable[[], None], **given: Any) -> None:
+    def __init__(
+        self, inner: Any, *, restored: Callable[[Callable[[], None]], None], **given: Any
+    ) -> None:
         super().__init__(inner, **given)
         self._restored = restored
 
@@ -161,10 +164,11 @@ class RestoringOnLeader(OnLeader):
         self._inner.set_model(self.model)
         if name == "on_train_begin":
             early_optimizers.now_built(self.model)  # it builds what it reads into
-        if self._leads():
+            if not self._leads() and not self.model.built:
+                self._inner.on_train_begin(*args)  # which says on the leader, too, that it must be
+            self._restored(lambda: self._alone(lambda: self._inner.on_train_begin(*args)))
+        elif self._leads():
             self._alone(lambda: getattr(self._inner, name)(*args))
-        elif name == "on_train_begin" and not self.model.built:
-            self._inner.on_train_begin(*args)  # which says on the leader, too, that it must be
         elif name in ("on_epoch_end", "on_train_batch_end"):
             with keras_hooks.saving_nothing(self._inner):
                 getattr(self._inner, name)(*args)
@@ -172,8 +176,6 @@ class RestoringOnLeader(OnLeader):
                 self._left_out = lambda: self._inner.on_epoch_end(*args)
         elif name == "on_train_end":
             self._left_out = lambda: self._inner.on_train_end(*args)
-        if name == "on_train_begin":
-            self._restored()
 
 
 class AgreementCallback(keras.callbacks.Callback):
@@ -258,7 +260,7 @@ def placed_callbacks(
     verbose: Any,
     leads: Callable[[], bool],
     alone: Callable[[Callable[[], None]], None],
-    restored: Callable[[], None] = lambda: None,
+    restored: Callable[[Callable[[], None]], None] = lambda restore: restore(),
     beside_bar: BesideBar | None = None,
     last: Iterable[AgreementCallback] = (),
     files: PrivateFiles | None = None,

@@ -284,9 +284,11 @@ class KerasAdapter:
         )
         return {**given, "callbacks": callbacks}
 
-    def _restored(self) -> None:
+    def _restored(self, restore: Callable[[], None]) -> None:
         if self._fit is not None:
-            self._fit.after_restore()
+            self._fit.restore_by(restore)
+        elif self.run.communicator.world.is_leader:
+            restore()
 
     def _alone(self, call: Callable[[], None]) -> None:
         """Run *call* with plain Keras, as in one process; local."""

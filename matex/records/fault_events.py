@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import ft
+from matex.records.event_order import AGAIN
 from matex.records.events import Event, EventLog
-from matex.records.starts import AGAIN
 from matex.records.step_report import Replay
 
 __all__ = [

@@ -7,9 +7,11 @@ import errno
 import json
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from matex.records.append_lock import AppendLock
 from matex.records.json_text import to_json
 
 __all__ = ["LineFile", "read_lines"]
@@ -20,13 +22,15 @@ class LineFile:
 
     Args:
         path: file, created if it does not exist.
+        lock: lock of the file; None, the default, if no other process appends to it.
 
     Raises:
         OSError: it cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lock: AppendLock | None = None) -> None:
         self._path = path
+        self._lock = lock
         self._file = _opened(path)
         self._torn = False
 
@@ -60,7 +64,8 @@ class LineFile:
         lines = "".join(to_json(record) + "\n" for record in records)
         # A full disk may have taken a part of a line, which no reader understands.
         content = ("\n" * self._torn + lines).encode()
-        written = os.write(self._file, content)
+        with nullcontext() if self._lock is None else self._lock.held(self._file):
+            written = os.write(self._file, content)
         self._torn = 0 < written < len(content)
         if written < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from matex.records.event_order import AGAIN
 from matex.records.events import Event
 
-__all__ = ["AGAIN", "Start", "job_of", "starts_of", "stop_signals"]
-
-#: Events at which all ranks are started again: after a loss, for missing ranks, or in another run
-#: of the command that continues the job.
-AGAIN = ("restart", "grow", "continued")
+__all__ = ["Start", "job_times", "starts_of", "stop_signals"]
 
 
 class Start(NamedTuple):
@@ -32,7 +29,7 @@ class Start(NamedTuple):
 
 
 def starts_of(events: Iterable[Event]) -> list[Start]:
-    """All starts in *events*, given in order of time."""
+    """All starts in *events*, given in the order in which they are read."""
     starts = [Start(None, [])]
     for event in events:
         if event["event"] in AGAIN:
@@ -47,6 +44,9 @@ def stop_signals(events: Iterable[Event]) -> list[Event]:
     return [event for event in starts_of(events)[-1].events if event["event"] == "told"]
 
 
-def job_of(events: Iterable[Event]) -> float:
-    """Time that identifies the job of *events*: that of its first start, 0.0 before it."""
-    return min((event["time_s"] for event in events if event["event"] == "start"), default=0.0)
+def job_times(events: Iterable[Event]) -> list[float]:
+    """Times of which any identifies the job of *events*: at which its first ranks started.
+
+    They stay the same over all later starts, also where a clock is set back.
+    """
+    return [event["time_s"] for event in starts_of(events)[0].events if event["event"] == "start"]

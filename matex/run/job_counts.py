@@ -9,7 +9,7 @@ import numpy as np
 import checkpoints
 import ft
 from matex.records.events import EventLog
-from matex.records.starts import job_of
+from matex.records.starts import job_times
 from matex.records.summary import Totals
 
 __all__ = ["JobCounts"]
@@ -35,13 +35,13 @@ class JobCounts:
         saved: checkpoints.Snapshot | None,
     ) -> None:
         """Continue the counts of *saved*, if it was made in this job; collective."""
-        job = np.array([job_of(events.all()) if communicator.world.is_leader else 0.0])
-        communicator.broadcast(job)
-        self._job = float(job[0])
+        answer = ft.one_answer(communicator, lambda: json.dumps(job_times(events.all())).encode())
+        times = json.loads(answer) or [0.0]
+        self._job = min(times)
         if saved is None or _NAME not in saved.extra:
             return
         counts = json.loads(saved.extra[_NAME].tobytes())
-        if counts["job"] == self._job:
+        if counts["job"] in times:
             self._totals.go_on_from(counts)
 
     @property

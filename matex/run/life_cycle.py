@@ -16,6 +16,7 @@ from matex.errors import InputError
 from matex.records.events import give_room, write_json, write_text
 from matex.records.fault_records import unfired
 from matex.records.lost_ranks import LOST_STRICTLY, lost_to_own_errors
+from matex.records.starts import starts_of
 from matex.records.summary import FAULTS, SUMMARY, faults_csv, summarize
 from matex.report.trace import TRACE, write_trace
 from matex.run.context import RunContext
@@ -124,18 +125,26 @@ class RunLifeCycle:
         run.communicator.barrier()  # all ranks have written their events and checkpoints
         for call in self._at_end:
             call()
-        if reason is None and run.outcome.stopped is None:
+        is_complete = reason is None and run.outcome.stopped is None
+        if is_complete and run.config.strict and lost_to_own_errors(self._events.all()):
+            run.outcome.lose_strictly()
+            reason = LOST_STRICTLY
+        # The next leader writes it if this one dies over it.
+        ft.one_answer(run.communicator, lambda: self._report(gathered, waiting, reason))
+        if is_complete:
             self._saver.discard_memory()  # it is not needed any more
-            if run.config.strict and lost_to_own_errors(self._events.all()):
-                run.outcome.lose_strictly()
-                reason = LOST_STRICTLY
-        if run.communicator.world.is_leader and self._saver.is_stale():
-            run.terminal.warn("others have gone on without these ranks: no summary is written")
-        elif run.communicator.world.is_leader and run.config.report is not None:
-            self._write_report(run.config.report, gathered, waiting, reason)
         run.communicator.leave()
         run.watchdog.stop()
         forsake_segments()
+
+    def _report(self, gathered: ft.Gathered, waiting: set[int], reason: str | None) -> bytes:
+        """Write the report, unless there is none or it is another start's; the leader does."""
+        run = self._run
+        if self._saver.is_stale():
+            run.terminal.warn("others have gone on without these ranks: no summary is written")
+        elif run.config.report is not None:
+            self._write_report(run.config.report, gathered, waiting, reason)
+        return b""
 
     def _write_report(
         self, report: Path, gathered: ft.Gathered, waiting: set[int], reason: str | None
@@ -194,7 +203,12 @@ class RunLifeCycle:
     def _record_unfired(self) -> None:
         """Record planned faults that never fired, so that they do not pass for survived."""
         run = self._run
+        here = starts_of(self._events.all())[-1].events
+        # A leader that died over the summary has told some.
+        told = {event["fault"] for event in here if event["event"] == "fault-not-fired"}
         for fault, ranks in unfired(run.config.faults, self._events.all()):
+            if fault.text in told:
+                continue
             self._events.write("fault-not-fired", fault=fault.text, ranks=ranks)
             some = 0 < len(ranks) < len(fault.ranks)
             where = f" on rank {', '.join(map(str, ranks))}" if some else ""

@@ -111,12 +111,20 @@ class ResizeRequests:
             self._found = self._read(self._path)
         return self._found is not None
 
-    def take(self) -> Request | None:
-        """The request, to be answered now; None if it has been withdrawn."""
-        found, self._found = self._found, None
-        if found is not None and self._path is not None:
+    def current(self) -> Request | None:
+        """The request, to be answered now; None if it has been withdrawn.
+
+        A rank that leads since its predecessor has found one finds it as well.
+        """
+        if self._found is None and self._path is not None:
+            self._found = self._read(self._path)
+        return self._found
+
+    def remove(self) -> None:
+        """Remove the request, of which all ranks know."""
+        if self._found is not None and self._path is not None:
             self._path.unlink(missing_ok=True)
-        return found
+        self._found = None
 
     def _read(self, path: Path) -> Request | None:
         """Request in *path*; None if there is no valid one."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from matex.records.event_order import in_order
 from matex.records.event_shape import is_event
 from matex.records.events import Event, as_written
 
@@ -21,7 +22,7 @@ _ABSENT = (errno.ENOENT, errno.ESTALE)
 
 
 class Arrived(NamedTuple):
-    """New events in order of time, and whether the file was replaced by another one."""
+    """New events in order of starts and time, and whether the file was replaced by another."""
 
     events: list[Event]
     anew: bool
@@ -61,7 +62,7 @@ class EventTail:
         content = content[: content.rfind(b"\n") + 1]  # whole lines
         self._offset += len(content)
         self._head = head[: self._offset]
-        return Arrived(sorted(_events_in(content), key=lambda event: event["time_s"]), anew)
+        return Arrived(in_order(_events_in(content)), anew)
 
 
 def _events_in(content: bytes) -> Iterator[Event]:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from matex.records.event_order import AGAIN
 from matex.records.event_shape import is_number, is_well_formed
 from matex.records.events import Event
 from matex.records.lost_ranks import unasked
-from matex.records.starts import AGAIN
 from matex.top.rank_view import RankState, RankView, become, lose, part_with
 from matex.top.running_fit import RunningFit, running_fit
 from matex.top.words import News, in_words, printable

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import ft
 from matex.fitting.listeners import Cursor, FitListener
-from matex.records.resize_request import MOST_BYTES, LeftOnRequest, Request
+from matex.records.resize_request import LeftOnRequest, Request
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.resize_requests import decide
@@ -33,7 +31,7 @@ class Resizing(FitListener):
             return
         run, world = self._run, self._run.communicator.world
         request, coming = self._hear()
-        if request is None:  # lost with the leader that knew of it; the requester gets no answer
+        if request is None:  # it was withdrawn
             return
         decision = decide(
             request,
@@ -71,16 +69,18 @@ class Resizing(FitListener):
     def _hear(self) -> tuple[Request | None, int]:
         """Request that the leader has found, and how many processes can come; collective."""
         run = self._run
-        coming, content = np.zeros(1, np.int64), np.zeros(MOST_BYTES, np.uint8)
-        request = run.elastic.resize_requests.take() if run.communicator.world.is_leader else None
-        if request is not None:
-            encoded = np.frombuffer(request.to_bytes(), np.uint8)
-            content[: encoded.size] = encoded
-            coming[0] = run.elastic.replacements.count()
-        run.communicator.broadcast(content)
-        run.communicator.broadcast(coming)
-        text = content.tobytes().rstrip(b"\0")
-        return Request.from_bytes(text) if text else None, int(coming[0])
+        elastic = run.elastic
+
+        def look() -> bytes:
+            request = elastic.resize_requests.current()
+            if request is None:
+                return b""
+            return b"%d " % elastic.replacements.count() + request.to_bytes()
+
+        coming, _, text = ft.one_answer(run.communicator, look).partition(b" ")
+        if run.communicator.world.is_leader:
+            elastic.resize_requests.remove()
+        return (Request.from_bytes(text), int(coming)) if text else (None, 0)
 
     def _say(self, request: Request, refused: str, leaving: tuple[int, ...], size: int) -> None:
         run = self._run

@@ -45,6 +45,7 @@ GIVEN = {
     "shown_ranks": (4, "4"),
     "shown_columns": (80, "80"),
     "redirected": (True, "1"),
+    "start_number": (3, "3"),
     "standard_input": ("file:matex-input", "file:matex-input"),
     "wall_time": (5400.0, "01:30:00"),
     "strategy": ("gossip", "gossip"),

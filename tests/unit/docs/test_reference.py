@@ -27,7 +27,7 @@ def written() -> dict[str, set[str]]:
             owner = ast.unparse(node.func.value)
             notes = node.func.attr == "note" and owner.endswith("records")
             writes = node.func.attr == "write" and owner.endswith(
-                ("events", "_log", "EventLog(events, -1)")
+                ("events", "_log", "EventLog(events, -1, start=start)")
             )
             if not notes and not writes:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,17 @@ def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     with owned(tmp_path, "--report"):
         pass
     assert not (tmp_path / LOCK).exists()
+
+
+def test_the_end_of_a_run_leaves_the_lock_of_the_next_one(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    with owned(report, "--report"):
+        shutil.rmtree(report)  # by the user, for a second run
+        second = holder(report)
+    with pytest.raises(InputError, match=f"process {second.pid} on "), owned(report, "--report"):
+        pytest.fail("two runs hold one directory")
+    second.communicate("\n", timeout=patience(60))
+    assert [*report.iterdir()] == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import shutil
+import signal
+import sys
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -303,6 +307,74 @@ def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
         seen[event["rank"]].append(event["number"])
         assert len(event["padding"]) == 37 * event["number"] % 4000
     assert seen == {rank: list(range(LINES)) for rank in range(4)}
+
+
+def test_threads_write_each_event_once(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path, 0)
+
+    def write(name: str) -> None:
+        for number in range(LINES):
+            log.write(name, number=number)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    found = sorted((event["event"], event["number"]) for event in read_events(path))
+    assert found == [(name, number) for name in "abc" for number in range(LINES)]
+
+
+def test_a_signal_s_handler_may_write_in_the_middle_of_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path, 0)
+    write = os.write
+
+    def interrupted(file: int, content: bytes) -> int:
+        written = write(file, content)
+        if b"outer" in content:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return written
+
+    monkeypatch.setattr(os, "write", interrupted)
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: log.write("inner"))
+    try:
+        log.write("outer")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [event["event"] for event in read_events(path)] == ["outer", "inner"]
+
+
+def test_a_thread_that_hangs_at_the_disk_holds_up_no_other_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("matex.records.events._HANGS_S", 0.05)
+    path = tmp_path / "events.jsonl"
+    log, write = EventLog(path, 0), os.write
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hung(file: int, content: bytes) -> int:
+        hangs.set()
+        goes_on.wait(patience(60))
+        return write(file, content)
+
+    monkeypatch.setattr(os, "write", hung)
+    thread = threading.Thread(target=log.write, args=("first",))
+    thread.start()
+    hangs.wait(patience(60))
+    log.write("second")
+    assert [event["event"] for event in log.all()] == ["first", "second"]
+    goes_on.set()
+    thread.join()
+    assert [event["event"] for event in read_events(path)] == ["first", "second"]
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_nobody_would_be_left() -> None:
     assert "nobody would be left" in answer.refused
 
 
-def test_a_request_is_found_and_gone_when_it_is_taken(tmp_path: Path) -> None:
+def test_a_request_is_found_and_gone_when_it_is_removed(tmp_path: Path) -> None:
     requests = ResizeRequests(tmp_path, pytest.fail)
     write_request(tmp_path, Request(7, host="b"))
     assert stat.S_IMODE((tmp_path / RESIZE).stat().st_mode) == 0o600
@@ -88,9 +88,13 @@ def test_a_request_is_found_and_gone_when_it_is_taken(tmp_path: Path) -> None:
         write_request(tmp_path, Request(8, size=1))
     assert [path.name for path in tmp_path.iterdir()] == [RESIZE]
     assert requests.is_one_there()
-    assert requests.take() == Request(7, host="b")
+    assert requests.current() == Request(7, host="b")
+    next_leader = ResizeRequests(tmp_path, pytest.fail)
+    next_leader.remove()  # it has not found it
+    assert next_leader.current() == Request(7, host="b")
+    requests.remove()
     assert not (tmp_path / RESIZE).exists()
-    assert requests.take() is None
+    assert requests.current() is None
 
 
 def test_without_a_report_there_is_none() -> None:
