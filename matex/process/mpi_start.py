@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import ft
+import matex.files.scratch  # noqa: F401 - it takes its descriptor before MPI opens any
 from ft import mpi
 from matex.config import Config, arbiter_setting, starting_rank
 from matex.config.launcher_address import LauncherAddress
