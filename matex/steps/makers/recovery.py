@@ -47,12 +47,12 @@ class StepRecovery:
         self._account = account
         self._local = local
         self._bad_sums = BadSums(services, account, source)
-        self._anew = self._declined = False
+        self._pieces_are_void = self._declined = False
 
     def begin(self) -> list[Span]:
         """Start a new step; return the rows that this rank computes. Local."""
         self._nonfinite.begin()
-        self._anew = self._declined = False
+        self._pieces_are_void = self._declined = False
         return self._account.begin()
 
     def decline(self) -> None:
@@ -83,8 +83,10 @@ class StepRecovery:
                 if finished:
                     exchange.check()
                     return
-                anew = died or self._some_declined(exchange)
-                vector = self._completed(exchange) if anew else self._finite(exchange)
+                if died or self._learn_of_decline(exchange):
+                    vector: np.ndarray | None = self._add_missing_rows(exchange)
+                else:
+                    vector = self._second_attempt(exchange)
                 if vector is not None:
                     exchange.replay(vector)
                     return
@@ -102,26 +104,31 @@ class StepRecovery:
         header = exchange.header
         return header.is_declined and header.samples == 0 != exchange.expected[0]
 
-    def _some_declined(self, exchange: HostExchange) -> bool:
-        """Whether samples may be missing because a rank declined; True once per step."""
+    def _learn_of_decline(self, exchange: HostExchange) -> bool:
+        """Note that samples are missing because a rank declined; return whether that is news.
+
+        So only the first sum of a step that falls short is put down to it.
+        """
         header, before = exchange.header, self._declined
         short = header.samples < exchange.expected[0] and not header.nonfinite
         self._declined = before or bool(header.stop and short)
         return self._declined and not before
 
-    def _finite(self, exchange: HostExchange) -> np.ndarray | None:
-        """This rank's vector for a second attempt at a step with non-finite numbers; collective.
+    def _second_attempt(self, exchange: HostExchange) -> np.ndarray | None:
+        """Decide on a second attempt at a step with non-finite numbers; collective.
+
+        What *exchange* must come to, and the rows of this rank, are those of that attempt then.
 
         Returns:
-            The vector; None, on every rank, if no second attempt is made.
+            This rank's vector; None, on every rank, if no second attempt is made.
         """
         redo = self._bad_sums.redo(exchange, guilty=_is_guilty(exchange))
         if redo is None:
             return None
         # Pieces of before are of no use, now or if a rank dies in this attempt.
-        self._anew = True
+        self._pieces_are_void = True
         if redo.anew:
-            return self._completed(exchange)
+            return self._add_missing_rows(exchange)
         batch = self._rows.running
         layout = self._local.exchanged
         lo, hi = batch.span
@@ -140,14 +147,22 @@ class StepRecovery:
         self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
 
-    def _completed(self, exchange: HostExchange) -> np.ndarray:
-        """This rank's vector, with its part of the rows that dead ranks left undone."""
+    def _add_missing_rows(self, exchange: HostExchange) -> np.ndarray:
+        """Compute this rank's part of the rows that dead ranks left undone. Local.
+
+        What *exchange* must come to, and the rows of this rank, are those of the whole step then.
+
+        Returns:
+            This rank's vector, with these rows.
+        """
         batch = self._rows.running
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
         wanted = self._rows.assigned(batch.span)
-        missing = None if self._anew or lo == hi else difference(wanted, self._account.have)
-        self._anew = False
+        missing = (
+            None if self._pieces_are_void or lo == hi else difference(wanted, self._account.have)
+        )
+        self._pieces_are_void = False
         vector = exchange.local.copy()
         if missing is None:  # a second death changed the pieces: start over
             vector[:] = 0
