@@ -68,7 +68,7 @@ class Signals:
         """
         self._job, self._have_met = job, False
         yield
-        self._job = None
+        self._job, self._have_met = None, False
 
     def ranks_have_met(self) -> None:
         """Pass on stop requests from now on, and at once one that was received before."""
@@ -91,7 +91,8 @@ class Signals:
                 self._job.tell(signal.SIGUSR1)
         self._log.write("told", signal=name)
         if is_first:
-            say_in_handler(f"{name}: leaving after the next step; a second signal ends at once")
+            when = "after the next step" if self._have_met else "before the ranks have met"
+            say_in_handler(f"{name}: leaving {when}; a second signal ends at once")
 
     def _drain(self, number: int, frame: Any) -> None:
         self._on_drain()

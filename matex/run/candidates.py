@@ -98,9 +98,7 @@ class ColdCandidates:
         spares: cold spares of the run.
     """
 
-    nobody = (
-        "no cold spare is left on its host; --respawn N lets N of them wait, spread over the hosts"
-    )
+    nobody = "no cold spare is left on its host; --respawn N lets N wait, some on each of --hosts"
 
     def __init__(self, communicator: ft.Communicator, spares: ft.ColdSpares) -> None:
         self._communicator = communicator

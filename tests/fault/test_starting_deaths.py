@@ -158,4 +158,5 @@ def test_a_run_told_to_stop_before_its_ranks_have_met_can_be_continued(
     reason = "the ranks had not met yet, asked to stop (SIGTERM)"
     assert outcome.summary["reason"] == reason
     assert outcome.stderr.startswith(f"matex: {reason}")
+    assert "SIGTERM: leaving before the ranks have met" in outcome.stdout
     assert not (tmp_path / "report" / ".starting").exists()
