@@ -22,8 +22,8 @@ from ft.records import Recovery
 from ft.repair import repair
 from ft.silent_hosts import SilentHosts
 from ft.split_decision import other_hosts
-from ft.view_change import ViewChange
-from ft.views import ELSEWHERE, Purpose, View
+from ft.view_change import Settled, ViewChange
+from ft.views import ELSEWHERE, Purpose
 from ft.world import Member, World
 
 __all__ = ["Membership"]
@@ -234,7 +234,7 @@ class Membership:
         notice = log.is_broken or (purpose == Purpose.WAIT and not self._is_wanted)
         self._is_wanted = False
         with self.hooks.waiting():
-            repair(
+            settled = repair(
                 self.whole,
                 change.settle,
                 point=self.hooks.recovery_point,
@@ -243,13 +243,11 @@ class Membership:
             )
         if self._cold is not None:
             self._cold.shut_silent(before.everyone)
-        view = change.view
-        assert view is not None
-        if change.finished:
+        if settled.finished:
             log.complete(before)
-        self._take_over(view, change)
-        self._introduce_newcomer(view, change)
-        recovery = change.recovery(self.world)
+        self._take_over(settled)
+        self._introduce_newcomer(settled)
+        recovery = change.recovery(settled, self.world)
         matters = recovery.lost or recovery.replaced or purpose in (Purpose.GO_ON, Purpose.FILL)
         if matters and not before.is_spare:
             self.hooks.recovered(recovery)
@@ -266,22 +264,22 @@ class Membership:
         if self._cold is not None:
             self._cold.shut_silent(self.world.everyone)
 
-    def _take_over(self, view: View, change: ViewChange) -> None:
-        before = self.world
-        self.handle, self.whole, self._present = change.active, change.whole, change.present
-        new = () if change.admitted is None else (change.admitted,)
+    def _take_over(self, settled: Settled) -> None:
+        before, view, present = self.world, settled.view, settled.present
+        self.handle, self.whole, self._present = settled.active, settled.whole, present
+        new = () if settled.admitted is None else (settled.admitted,)
         self.hosts |= {member.rank: member.host for member in new}
         self.world = before.of(view.members, view.waiting, new)
         self.vacant = view.vacant
-        died = any(rank not in change.present for rank in before.ranks)
+        died = any(rank not in present for rank in before.ranks)
         self._log.go_on(view, joins=before.is_spare, died=died)
 
-    def _introduce_newcomer(self, view: View, change: ViewChange) -> None:
+    def _introduce_newcomer(self, settled: Settled) -> None:
         """Tell the newcomer that it is admitted, or end it; local, on its sponsor."""
         newcomer = self._newcomer
-        if newcomer is None or view.met != Purpose.ADMIT:
+        if newcomer is None or settled.view.met != Purpose.ADMIT:
             return
-        if change.admitted is None:
+        if settled.admitted is None:
             newcomer.give_up("a rank died while it was admitted")
             return
-        newcomer.settle(self.world, view, self.hosts)
+        newcomer.introduce(self.world, settled.view, self.hosts)

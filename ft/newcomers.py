@@ -240,7 +240,7 @@ class Newcomer:
         self.tell({COME: True})
         return connected(new, root, self._bridge.comm)
 
-    def settle(self, world: World, view: View, hosts: Mapping[int, str]) -> None:
+    def introduce(self, world: World, view: View, hosts: Mapping[int, str]) -> None:
         """Tell it that all ranks have admitted it, and send it their membership; local.
 
         Args:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ft import mpi
 from ft.errors import Unrecoverable
 
 __all__ = ["repair"]
+
+Result = TypeVar("Result")
 
 # The daemon tells all ranks of a host at once; the wait is longer only if no rank died.
 _NOTICE_S = 0.25
@@ -27,13 +29,13 @@ _MOST_FAILURES = 100
 
 def repair(
     broken: Any,
-    settle: Callable[[Any], None],
+    settle: Callable[[Any], Result],
     *,
     point: Callable[[], None] = lambda: None,
     shut_silent: Callable[[], None] = lambda: None,
     await_notice: bool = True,
-) -> Any:
-    """Revoke, shrink and agree until all survivors have settled; return the new communicator.
+) -> Result:
+    """Revoke, shrink and agree until all survivors have settled; return what *settle* returned.
 
     Collective over the survivors. *settle(new)* may communicate over *new*; the repair is done when
     it has returned on all of them. If a further rank dies meanwhile, everything is repeated among
@@ -61,19 +63,20 @@ def repair(
             _hear_of_the_dead(MPI, broken)
         new = broken.Shrink()
         failures, size = failures + 1 if new.Get_size() == size else 1, new.Get_size()
-        settled = _agree(MPI, new, True)
+        results: list[Result] = []
+        may_settle = _agree(MPI, new, True)
         # Not before: a death while somebody is still inside Shrink crashes that rank
         # (Open MPI 5.0.10 and 5.0.11), and no caller can prevent it; see mpi.weakness.
         point()
         try:
-            if settled:
-                settle(new)
+            if may_settle:
+                results.append(settle(new))
         except MPI.Exception as error:
-            settled, cause = False, str(error)
+            cause = str(error)
             if not new.Is_revoked():
                 new.Revoke()
-        if _agree(MPI, new, settled):
-            return new
+        if _agree(MPI, new, bool(results)):
+            return results[0]
         broken = new
     raise Unrecoverable(
         f"a communicator of {size} ranks on which all can agree was wanted. Received: none in "

@@ -18,14 +18,14 @@ from ft.quorum import Arbiter, NetworkSplit, Ruling, has_ended
 from ft.views import SEAL
 from ft.world import Member, World
 
-__all__ = ["must_be_sealed", "other_hosts", "stay_one"]
+__all__ = ["end_unless_only_world", "must_be_sealed", "other_hosts"]
 
 # A process that is about to end may first write a core file.
 _DYING_S = 3.0
 _ANSWER_BYTES = 512
 
 
-def stay_one(
+def end_unless_only_world(
     new: Any,
     world: World,
     present: tuple[int, ...],
@@ -33,7 +33,7 @@ def stay_one(
     *,
     kept: Container[tuple[str, str]] = (),
 ) -> None:
-    """Return on the ranks if they may go on without the missing ranks; else end them.
+    """Return if the ranks may go on without the missing ranks; else end this process.
 
     Ranks that go on shut their connections to the hosts of missing ranks, which may come back:
     their failure reports must not reach this world any more. Connections stay open if all ranks of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
 from ft.quorum import Arbiter
 from ft.records import Recovery
-from ft.split_decision import must_be_sealed, stay_one
+from ft.split_decision import end_unless_only_world, must_be_sealed
 from ft.views import NEWCOMERS, SEAL, Purpose, View, next_view
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World
 
-__all__ = ["ViewChange"]
+__all__ = ["Settled", "ViewChange"]
 
 _NOBODY_WORKS = (
     "all ranks that worked are gone, and those in reserve have nothing to go on from. "
@@ -29,14 +29,31 @@ _NOBODY_WORKS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """Result of a view change on one rank, once it has settled on all ranks.
+
+    Attributes:
+        view: next view, equal on all ranks.
+        whole: communicator of all present ranks: the repaired one, or one that also contains the
+            admitted newcomer; an ``mpi4py.MPI.Comm``.
+        active: communicator of the members, in their order; COMM_NULL on spares.
+        present: original ranks of the processes in ``whole``, in its order.
+        finished: whether the operation that failed on this rank is now complete, with its result in
+            the buffer of the attempt.
+        admitted: newcomer that waits in reserve from now on; None if there is none.
+    """
+
+    view: View
+    whole: Any
+    active: Any
+    present: tuple[int, ...]
+    finished: bool
+    admitted: Member | None = None
+
+
 class ViewChange:
     """Computes the next view and its communicator from reports; repeatable if another rank dies.
-
-    After :meth:`settle` has returned on all ranks, ``active`` is the communicator of the members
-    (COMM_NULL on spares), ``present`` the original ranks in the repaired communicator, in its
-    order, ``view`` the next view, and ``finished`` whether the operation that failed on this rank
-    is now complete, with its result in the buffer of the attempt. ``whole`` is the communicator of
-    all present ranks: the repaired one, or one that also contains the ``admitted`` member.
 
     Args:
         purpose: reason for which this rank comes to the repair.
@@ -79,15 +96,9 @@ class ViewChange:
         self._newcomer = newcomer
         self._adds_place = adds_place
         self._may_admit = True
-        self.whole: Any = None
-        self.admitted: Member | None = None
-        self.active: Any = None
-        self.present: tuple[int, ...] = ()
-        self.view: View | None = None
-        self.finished = False
         self._detect_time_s, self._operation = log.detect_time_s, log.done + 1
 
-    def settle(self, new: Any) -> None:
+    def settle(self, new: Any) -> Settled:
         """Agree on the next view, and send the newest result to members that lack it.
 
         Collective over *new*. It changes nothing but the attempt's buffer of a rank that is behind,
@@ -100,43 +111,48 @@ class ViewChange:
             Unrecoverable: on all ranks, if no working rank is left or no member has the result.
         """
         world, log = self._world, self._log
-        self.whole, self.admitted = new, None
         mine = [world.rank, log.done, self._purpose, log.is_intact, *log.sizes, SEAL]
         reports = np.zeros((new.Get_size(), len(mine)), np.int64)
         new.Allgather(np.array(mine, np.int64), reports)
         must_be_sealed(reports[:, -1])
         came = {int(row[0]): row for row in reports}
-        self.present = tuple(came)
+        present = tuple(came)
         working = [came[rank] for rank in world.ranks if rank in came]
         if not working:
             raise Unrecoverable(_NOBODY_WORKS)
-        stay_one(new, world, self.present, self._arbiter, kept=self._kept)
+        end_unless_only_world(new, world, present, self._arbiter, kept=self._kept)
         newest = int(max(row[1] for row in working))
-        self.finished = not world.is_spare and newest == log.done + 1
         view = None if world.is_spare else self._next_view(reports, newest)
         if world.spares:
-            view = self._received_view(new, view, source=self.present.index(int(working[0][0])))
+            view = self._received_view(new, view, source=present.index(int(working[0][0])))
         assert view is not None
-        self.view = view
-        self.active = self._communicator_of(new, view.members)
+        settled = Settled(
+            view=view,
+            whole=new,
+            active=self._communicator_of(view.members, new, present),
+            present=present,
+            finished=not world.is_spare and newest == log.done + 1,
+        )
         if view.met not in NEWCOMERS and world.rank in view.members:
             rows = np.array([came[rank] for rank in view.members])
-            log.hand_over(self.active, done=rows[:, 1], intact=rows[:, 3], sizes=rows[:, 4:6])
+            log.hand_over(settled.active, done=rows[:, 1], intact=rows[:, 3], sizes=rows[:, 4:6])
         if view.met == Purpose.ADMIT and self._may_admit:
-            self._admit(new, view)
+            self._may_admit = False
+            return self._admitting(settled)
+        return settled
 
-    def recovery(self, after: World) -> Recovery:
-        """Record of this view change, once it has settled.
+    def recovery(self, settled: Settled, after: World) -> Recovery:
+        """Record of this view change.
 
         Args:
+            settled: result of the view change.
             after: members and spares from now on.
         """
-        view, before = self.view, self._world
-        assert view is not None
+        view, before = settled.view, self._world
         living = (*view.members, *view.waiting)
         return Recovery(
             operation=self._operation,
-            finished=self.finished,
+            finished=settled.finished,
             lost=tuple(member for member in before.members if member.rank not in living),
             before=before,
             after=after,
@@ -145,17 +161,17 @@ class ViewChange:
             replaced=tuple(zip(view.left, view.joined, strict=True)),
             met=view.met,
             together=view.together,
-            admitted=() if self.admitted is None else (self.admitted,),
+            admitted=() if settled.admitted is None else (settled.admitted,),
         )
 
-    def _admit(self, new: Any, view: View) -> None:
-        """Connect the leader's newcomer with all ranks, if there is a newcomer.
+    def _admitting(self, settled: Settled) -> Settled:
+        """Result with the leader's newcomer connected with all ranks, if there is a newcomer.
 
         If no place is vacant for it, one may be added, and the number of members grows. If a rank
         dies meanwhile, the next attempt at this view change leaves the newcomer out.
         """
-        self._may_admit = False
-        leader, newcomer = self.present.index(min(view.members)), self._newcomer
+        view, present, new = settled.view, settled.present, settled.whole
+        leader, newcomer = present.index(min(view.members)), self._newcomer
         coming = newcomer.member if newcomer is not None else None
         mine = encode_member(coming or self._world.me)
         row = np.zeros(3 + mine.size // 8, np.int64)
@@ -165,15 +181,18 @@ class ViewChange:
         new.Bcast(row, root=leader)
         must_be_sealed(row[2:3])
         if not row[0]:
-            return
+            return settled
         rank = int(row[1])
         connect = connected if newcomer is None else newcomer.connected
-        self.whole = connect(new, leader)
-        self.admitted = decode_member(rank, row[3:].view(np.uint8))
-        self.present = (*self.present, rank)
         waiting = (*view.waiting, rank)
         own = (rank,) if self._adds_place and len(view.vacant) < len(waiting) else ()
-        self.view = replace(view, waiting=waiting, vacant=(*view.vacant, *own))
+        return replace(
+            settled,
+            whole=connect(new, leader),
+            admitted=decode_member(rank, row[3:].view(np.uint8)),
+            present=(*present, rank),
+            view=replace(view, waiting=waiting, vacant=(*view.vacant, *own)),
+        )
 
     def _next_view(self, reports: np.ndarray, newest: int) -> View:
         """Next view, from the *reports* of all present ranks; on a working rank."""
@@ -204,11 +223,11 @@ class ViewChange:
         except ValueError:  # MPI reported a rank's death as success
             raise self._mpi.Exception(self._mpi.ERR_OTHER) from None
 
-    def _communicator_of(self, new: Any, members: tuple[int, ...]) -> Any:
-        """Communicator of *members*, in their order, made from *new*."""
-        if self.present == members:
+    def _communicator_of(self, members: tuple[int, ...], new: Any, present: tuple[int, ...]) -> Any:
+        """Communicator of *members*, in their order, made from *new* of the *present* ranks."""
+        if present == members:
             return new
         if self._world.rank not in members:
             return self._mpi.COMM_NULL
-        group = new.Get_group().Incl([self.present.index(rank) for rank in members])
+        group = new.Get_group().Incl([present.index(rank) for rank in members])
         return new.Create_group(group)
