@@ -29,6 +29,8 @@ LONGEST_README = 180
 LONGEST_SUBJECT = 72
 #: Commits from this time on have their subjects looked at.
 SUBJECTS_SINCE = "2026-11-24T20:20:00+0000"
+#: Commits from this time on say in a body why.
+BODIES_SINCE = "2026-12-01T05:00:00+0000"
 
 #: The packages of matex that import TensorFlow or Keras: what another back end would replace.
 BACKEND_PACKAGES = frozenset(
@@ -201,13 +203,14 @@ def long_subjects(root: Path) -> list[str]:
 
     They are chosen by the time of the commit, which a shallow or detached clone knows, too.
     """
-    command = ["git", "log", f"--since={SUBJECTS_SINCE}", "--no-merges", "--format=%h %s"]
-    try:
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return []
-    subjects = [line.partition(" ") for line in done.stdout.splitlines()]
-    return [f"{name} {text}" for name, _, text in subjects if len(text) > LONGEST_SUBJECT]
+    commits = _commits(root, since=SUBJECTS_SINCE)
+    return [f"{name} {text}" for name, text, _ in commits if len(text) > LONGEST_SUBJECT]
+
+
+def bare_commits(root: Path) -> list[str]:
+    """Newer commits without a body, which is where a commit says why; none without a history."""
+    commits = _commits(root, since=BODIES_SINCE)
+    return [f"{name} {subject}" for name, subject, body in commits if not body]
 
 
 LIMITS = {
@@ -225,7 +228,20 @@ LIMITS = {
     "idle backend packages": Limit(idle_backend_packages, 0, 0),
     "README lines too many": Limit(readme_lines, 0, 0),
     "long commit subjects": Limit(long_subjects, 0, 0),
+    "commits without body": Limit(bare_commits, 0, 0),
 }
+
+
+def _commits(root: Path, *, since: str) -> list[tuple[str, str, str]]:
+    """Hash, subject and body of each commit since a time, merges left out."""
+    command = ["git", "log", f"--since={since}", "--no-merges", "--format=%h%x1f%s%x1f%b%x1e"]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return []
+    entries = [entry.lstrip("\n") for entry in done.stdout.split("\x1e")]
+    commits = [entry.split("\x1f") for entry in entries if entry]
+    return [(name, subject, body.strip()) for name, subject, body in commits]
 
 
 def _modules(root: Path, *folders: str) -> Iterator[Path]:

@@ -82,10 +82,10 @@ def test_each_count_finds_its_offence_and_no_other(root: Path) -> None:
     assert found["stray backend packages"] == []
     assert set(found["idle backend packages"]) == house.BACKEND_PACKAGES - {"steps"}
     assert found["README lines too many"] == ["line", "line"]
-    assert found["long commit subjects"] == []  # no repository
+    assert found["long commit subjects"] == found["commits without body"] == []  # no repository
 
 
-def test_the_subjects_of_a_shallow_and_detached_clone_are_looked_at(tmp_path: Path) -> None:
+def test_the_commits_of_a_shallow_and_detached_clone_are_looked_at(tmp_path: Path) -> None:
     def git(*words: str, date: str = "2027-01-01T00:00:00+0000") -> None:
         names = {"NAME": "a", "EMAIL": "a@b.c", "DATE": date}
         environment = {
@@ -105,6 +105,9 @@ def test_the_subjects_of_a_shallow_and_detached_clone_are_looked_at(tmp_path: Pa
     git("-C", "clone", "checkout", "-q", "--detach")
     (line,) = house.long_subjects(tmp_path / "clone")
     assert line.endswith(" " + "b" * 73)
+    assert house.bare_commits(tmp_path / "clone") == [line]
+    git("-C", "clone", "commit", "-q", "--amend", "--allow-empty", "-m", "Say", "-m", "Because.")
+    assert house.bare_commits(tmp_path / "clone") == []
 
 
 def test_circles_of_two_and_three_are_told_apart() -> None:
