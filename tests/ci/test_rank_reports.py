@@ -44,7 +44,7 @@ def test_truncated_report_is_no_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["failed", "error"])
-def test_one_failing_rank(tmp_path: Path, outcome: str) -> None:
+def test_one_rank_that_fails_makes_the_test_fail(tmp_path: Path, outcome: str) -> None:
     ranks = [
         judge.read(junit(tmp_path, 0, a="passed")),
         judge.read(junit(tmp_path, 1, a=outcome)),
@@ -62,7 +62,7 @@ def test_ranks_with_different_tests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outcomes", [{}, {"a": "skipped"}])
-def test_nothing_run(tmp_path: Path, outcomes: dict[str, str]) -> None:
+def test_a_run_without_a_test_is_a_problem(tmp_path: Path, outcomes: dict[str, str]) -> None:
     ranks = [judge.read(junit(tmp_path, r, **outcomes)) for r in range(2)]
     assert judge.problems(ranks) == ["no test ran: all were skipped, or none was collected"]
 

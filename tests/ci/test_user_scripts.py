@@ -42,7 +42,7 @@ def test_what_is_the_same(wanted: str, found: str) -> None:
         ("-0.5", "0.5"),
     ],
 )
-def test_what_differs(wanted: str, found: str) -> None:
+def test_texts_that_differ_are_one_complaint(wanted: str, found: str) -> None:
     assert len(judge.compare_text(wanted, found)) == 1
 
 

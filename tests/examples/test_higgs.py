@@ -124,7 +124,7 @@ def test_standardise_sums_all_slices(data: ModuleType) -> None:
     assert split.x_test[:, 0] == pytest.approx(np.array([-1, -1, -1, 3]) / np.sqrt(3), abs=1e-5)
 
 
-def test_real_hdf5(data: ModuleType, real_data: Callable[[str], Path]) -> None:
+def test_higgs_is_read_from_hdf5(data: ModuleType, real_data: Callable[[str], Path]) -> None:
     split = data.read(real_data("higgs.h5"))
     assert split.x_train.shape == (45_000, 28)
     assert split.x_test.shape == (6233, 28)
@@ -132,7 +132,7 @@ def test_real_hdf5(data: ModuleType, real_data: Callable[[str], Path]) -> None:
     assert split.x_train.mean() == pytest.approx(np.mean(split.x_test), abs=0.02)
 
 
-def test_real_csv(data: ModuleType, real_data: Callable[[str], Path]) -> None:
+def test_higgs_is_read_from_csv(data: ModuleType, real_data: Callable[[str], Path]) -> None:
     split = data.read(real_data("raw/HIGGS_20k.csv.gz"))
     assert [len(part) for part in split] == [18_000, 18_000, 2000, 2000]
     assert split.x_train[0, 0] == pytest.approx(1.092564344406127930)

@@ -44,7 +44,7 @@ def job(script: Path, place: Path) -> tuple[subprocess.CompletedProcess[str], li
     return done, [shlex.split(line) for line in (place / "seen").read_text().splitlines()]
 
 
-def test_there_are_three() -> None:
+def test_all_job_scripts_are_tested() -> None:
     assert [path.stem for path in SCRIPTS] == ["many_nodes", "one_node", "resume"]
 
 

@@ -146,7 +146,9 @@ KILLS_A_RUN = 5
 
 
 @pytest.mark.slow
-def test_random_kills(seed: int, losses: list[float], tmp_path: Path) -> None:
+def test_training_survives_random_kills_in_random_phases(
+    seed: int, losses: list[float], tmp_path: Path
+) -> None:
     """Five of six ranks, at random steps and in random phases, with either exchange."""
     exchange = EXCHANGES[seed % len(EXCHANGES)]
     generator = random.Random(seed)

@@ -80,7 +80,7 @@ def test_what_is_left_out_comes_later(comm: ft.Communicator) -> None:
     np.testing.assert_allclose(total[:2400] + everybodys, wanted, atol=1e-3 * scale)
 
 
-def test_it_sends_less(comm: ft.Communicator) -> None:
+def test_low_rank_gradients_send_fewer_bytes(comm: ft.Communicator) -> None:
     if comm.world.size == 1:
         pytest.skip("one rank sends nothing")
     few = exchange_of(comm, 1)

@@ -240,7 +240,7 @@ def test_a_table_of_the_groups_is_printed_on_request(capsys: pytest.CaptureFixtu
         assert line.split()[1:5] == [name, str(before), "->", str(left)]
 
 
-def test_excluded_layers_stay() -> None:
+def test_excluded_layers_keep_their_units() -> None:
     model, x, y = make()
     apoptosis = once(exclude=["a"])
     fit(model, x, y, apoptosis)

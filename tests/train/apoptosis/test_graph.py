@@ -126,7 +126,9 @@ def test_each_kind_of_sequence_layer(block: str) -> None:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(CASES, st.sampled_from(sorted(ENDS)), st.integers(0, 1000))
-def test_random_graphs(case: tuple[str, list[str]], end: str, seed: int) -> None:
+def test_cuts_of_random_graphs_keep_the_function(
+    case: tuple[str, list[str]], end: str, seed: int
+) -> None:
     check(*case, end, seed)
 
 

@@ -23,7 +23,7 @@ def made() -> list[keras.callbacks.Callback]:
     ]
 
 
-def test_it_comes_back() -> None:
+def test_the_memory_of_callbacks_is_restored() -> None:
     first = made()
     first[1].wait, first[1].best, first[1].best_epoch = 2, 0.25, 7
     first[1].best_weights = [np.ones((2, 3)), np.zeros(3)]

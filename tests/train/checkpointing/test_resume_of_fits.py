@@ -33,7 +33,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("1:8", 1),  # in its second
     ],
 )
-def test_goes_on(end_at: str, ranks: int, plain: Path, tmp_path: Path) -> None:
+def test_several_fits_go_on_in_the_one_that_ended(
+    end_at: str, ranks: int, plain: Path, tmp_path: Path
+) -> None:
     told, log = tmp_path / "told.json", tmp_path / "told.csv"
     rows = "epoch,accuracy,loss\n0,0.5,9.0\n1,0.5,8.0\n"
     log.write_text(rows)  # of an older job

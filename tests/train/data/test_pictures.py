@@ -146,7 +146,9 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
         data.open(tmp_path)
 
 
-def test_real_photographs(real_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_real_photographs_are_decoded_alike_from_all_stores(
+    real_data: Callable[[str], Path], tmp_path: Path
+) -> None:
     with data.open(real_data("cifar10_jpeg.h5")) as stored:
         ends = stored.offsets_test[:41]
         jpeg = stored.jpeg_test[: int(ends[-1])].tobytes()
@@ -301,14 +303,14 @@ def test_a_damaged_record_is_named_when_it_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [3, 100])
-def test_records_cut_short(cut: int, tmp_path: Path) -> None:
+def test_records_that_are_cut_short_are_refused(cut: int, tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.tfrecord")
     path.write_bytes(path.read_bytes()[:-cut])
     with pytest.raises(InputError, match=r"a.tfrecord \(record 11\) must be whole.*cut short"):
         data.open(path)
 
 
-def test_a_damaged_length(tmp_path: Path) -> None:
+def test_a_record_with_a_damaged_length_is_refused(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.tfrecord", rows=2)
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])

@@ -41,7 +41,7 @@ def mpiexec(ranks: int) -> list[str | Path]:
 
 
 @pytest.mark.parametrize("ranks", slow.all_but([2], [1, 2]))
-def test_under_mpiexec(ranks: int, tmp_path: Path) -> None:
+def test_init_works_under_mpiexec(ranks: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(end=""))
     done = execute(

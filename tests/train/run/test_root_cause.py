@@ -43,7 +43,7 @@ model.fit(np.zeros((64, 2)), np.zeros((64, 1)), batch_size=4, verbose=0, callbac
 
 
 @pytest.mark.parametrize("how", slow.all_but(["syntax"], BODIES))
-def test_all_ranks_end(how: str, tmp_path: Path) -> None:
+def test_the_rank_that_raised_first_is_named(how: str, tmp_path: Path) -> None:
     body, reason = BODIES[how]
     script = tmp_path / "script.py"
     script.write_text(body)

@@ -127,7 +127,7 @@ def test_what_is_no_picture_and_what_does_not_fit() -> None:
         list(data.as_dataset(cut))
 
 
-def test_chosen_rows() -> None:
+def test_chosen_rows_of_encoded_images_are_decoded() -> None:
     images = data.EncodedImages(PNGS).choose(np.array([7, 2]))
     assert np.array_equal(images[:], np.stack([SMOOTH[7], SMOOTH[2]]))
     images[:][0] = 0  # fresh, and one's own

@@ -38,7 +38,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 
 
 @pytest.mark.parametrize("ranks", slow.all_but([], [2, 3]))
-def test_ranks_share_them(ranks: int, alone: Outcomes, tmp_path: Path) -> None:
+def test_ranks_share_the_rows_of_all_kinds(ranks: int, alone: Outcomes, tmp_path: Path) -> None:
     outcome, mine = run(tmp_path, KINDS, ranks=ranks)
     assert_same(mine, alone, KINDS)
     assert whole(outcome) == set()

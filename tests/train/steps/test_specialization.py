@@ -87,7 +87,9 @@ def fitted(*, after: int, monkeypatch: pytest.MonkeyPatch, refuses: bool) -> tup
 
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["taken", "refused-by-the-script"])
-def test_a_recurrent_step(refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_specialized_recurrent_step_trains_alike(
+    refuses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has an embedding, whose gradient is exchanged as slices, and noise by rows."""
     usual, wanted = fitted(after=100, monkeypatch=monkeypatch, refuses=refuses)
     count, weights = fitted(after=2, monkeypatch=monkeypatch, refuses=refuses)

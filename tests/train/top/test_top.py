@@ -129,7 +129,7 @@ def assert_times_as_told(cells: list[str], told: dict[str, Any]) -> None:
     assert exchange_ms == pytest.approx(1e3 * told["exchange_s"], rel=0.01)
 
 
-def test_while_it_trains(seen: Seen) -> None:
+def test_a_run_that_trains_is_shown(seen: Seen) -> None:
     lines = seen.during
     assert value(lines, "run").startswith("training with 2 of 3 ranks, for ")
     assert value(lines, "step") == f"{DONE}, epoch 2 of 2 (step 3 of 16)"
@@ -153,7 +153,7 @@ def test_the_ranks_while_it_trains(seen: Seen) -> None:
     assert "rank 1 died: kill:rank=1,step=5" in seen.during
 
 
-def test_after_its_end(seen: Seen) -> None:
+def test_a_run_that_has_ended_is_shown(seen: Seen) -> None:
     summary = json.loads((seen.report / "summary.json").read_text())
     lines = seen.after
     assert value(lines, "run").startswith("finished with 2 of 3 ranks, took ")

@@ -183,7 +183,7 @@ def assert_said(stdout: str, wanted: list[str]) -> None:
     assert len(ends) == len(wanted)
 
 
-def test_other_data(real_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_examples_take_other_data(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     calls = []
     for name, (script, make, _) in DATA.items():
         (tmp_path / name).mkdir()

@@ -101,7 +101,7 @@ def test_message_names_the_file_and_the_array(path):
     assert (caught.value.path, "crc32" in caught.value.reason) == (str(path), True)
 
 
-def test_not_a_file(tmp_path):
+def test_a_path_that_is_no_file_is_refused(tmp_path):
     with pytest.raises(SnapshotNotFound, match="Received: path="):
         read_snapshot(tmp_path / "none.h5")
     with pytest.raises(DamagedSnapshot, match="not a regular file"):
@@ -115,7 +115,7 @@ def test_not_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n", b"A snapshot", b"\n" * 600])
-def test_something_else(path, content):
+def test_a_file_of_another_kind_is_refused(path, content):
     path.write_bytes(content)
     with pytest.raises(DamagedSnapshot):
         read_snapshot(path)

@@ -128,7 +128,7 @@ def test_bits_become_the_foreign_dtype_where_its_package_is(path):
         np.broadcast_to(np.float16(2), (2, 2)),
     ],
 )
-def test_any_memory_layout(path, array):
+def test_arrays_of_any_memory_layout_are_saved(path, array):
     loaded = through_a_file(Snapshot(weights={"x": array}, cursor={"step": 0}), path).weights["x"]
     assert loaded.dtype == array.dtype
     assert np.array_equal(loaded, array)
@@ -216,7 +216,7 @@ def test_plain_names_are_their_own_paths():
 
 
 @pytest.mark.parametrize("name", ["/" * 300, "a" * 1024, "\0" * 1024, "é" * 512])
-def test_extreme_names(path, name):
+def test_extreme_names_of_weights_are_saved(path, name):
     snapshot = Snapshot(weights={name: np.ones(2)}, cursor={"step": 0})
     assert_same(snapshot, through_a_file(snapshot, path))
 

@@ -105,7 +105,7 @@ def test_default_keeps_three(tmp_path):
 
 
 @given(steps=st.sets(st.integers(0, 60)), keep_last=st.integers(1, 5), written=st.integers(0, 60))
-def test_retention_properties(steps, keep_last, written):
+def test_the_newest_steps_are_retained(steps, keep_last, written):
     kept = retained(steps | {written}, keep_last, written=written)
     assert written in kept
     assert kept <= steps | {written}
@@ -230,7 +230,7 @@ def test_a_writer_whose_process_cannot_be_seen_keeps_its_file(tmp_path, monkeypa
         (False, False, FOREIGN_STALE_S + 1, True),
     ],
 )
-def test_stale(same_host, alive, age_s, stale):
+def test_a_temporary_file_is_stale_once_its_writer_is_gone(same_host, alive, age_s, stale):
     assert is_stale(same_host=same_host, process_alive=alive, age_s=age_s) is stale
 
 

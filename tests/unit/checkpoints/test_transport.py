@@ -26,7 +26,7 @@ def made() -> Snapshot:
     )
 
 
-def test_it_arrives_whole() -> None:
+def test_a_snapshot_arrives_whole() -> None:
     there = from_bytes(to_bytes(made()))
     assert dict(there.cursor) == {"step": 7, "samples": 40}
     assert there.weights["dense/kernel"].tolist() == [[0, 1, 2], [3, 4, 5]]

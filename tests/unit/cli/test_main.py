@@ -38,7 +38,7 @@ def test_help_of_run_names_every_option_and_fault(capsys: pytest.CaptureFixture[
     assert all(phase in "".join(text.split()) for phase in ft.PHASES)  # broken at hyphens
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0

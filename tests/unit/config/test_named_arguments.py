@@ -29,7 +29,7 @@ def test_a_name_and_its_arguments() -> None:
         "ftrl:beta=2,learning_rate_power=-0.5",
     ],
 )
-def test_arguments_that_fit(text: str) -> None:
+def test_arguments_that_fit_pass(text: str) -> None:
     assert unfit_argument(named_arguments(text)[1]) == ""
 
 

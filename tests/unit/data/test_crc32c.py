@@ -28,7 +28,7 @@ def bit_by_bit(data: bytes) -> int:
         (bytes(range(32)), 0x46DD794E),
     ],
 )
-def test_published_values(data: bytes, value: int) -> None:
+def test_checksums_are_the_published_ones(data: bytes, value: int) -> None:
     assert crc32c(data) == value
 
 

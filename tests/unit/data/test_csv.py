@@ -186,7 +186,7 @@ def test_a_file_that_changes_under_us(tmp_path: Path) -> None:
         np.asarray(opened.x)
 
 
-def test_real_events(real_data: Any, tmp_path: Path) -> None:
+def test_packed_and_plain_events_are_read_alike(real_data: Any, tmp_path: Path) -> None:
     packed = real_data("raw/HIGGS_20k.csv.gz")
     whole = data.open(packed)
     plain = data.open(written(tmp_path / "HIGGS.csv", gzip.decompress(packed.read_bytes())))

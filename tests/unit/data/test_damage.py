@@ -35,7 +35,7 @@ def idx(*shape: int) -> bytes:
     ],
     ids=["three bytes", "two bytes", "eight axes", "four axes", "no rows of eight axes"],
 )
-def test_idx(content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_damaged_idx_file_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "a.idx"
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
@@ -47,7 +47,7 @@ def test_idx(content: bytes, message: str, tmp_path: Path) -> None:
     [b"\0\0", b"\0\0\x08", idx(*[1] * 86) + b"\0"],
     ids=["two bytes", "three bytes", "86 axes"],
 )
-def test_labels_beside_images(content: bytes, tmp_path: Path) -> None:
+def test_damaged_labels_beside_images_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a-images-idx3-ubyte"
     path.write_bytes(IMAGES)
     path.with_name("a-labels-idx1-ubyte").write_bytes(content)
@@ -86,7 +86,7 @@ def test_the_netcdf_file_that_is_damaged_here_is_sound(tmp_path: Path) -> None:
     ],
     ids=["a dimension", "a count", "a place", "70 axes"],
 )
-def test_netcdf(content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_damaged_netcdf_file_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):

@@ -67,7 +67,7 @@ def test_idx_of_any_type(
     assert found.dtype == values.dtype
 
 
-def test_real_digits(real_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_real_digits_are_read_as_idx(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     with data.open(real_data("mnist.h5")) as mnist:
         images, labels = mnist.x_test[:500], mnist.y_test[:500]
     put(tmp_path / "t10k-images.idx3-ubyte", idx(images))
@@ -87,7 +87,7 @@ def cifar(*labels: np.ndarray) -> bytes:
     return np.column_stack([*(column.astype(np.uint8) for column in labels), planes]).tobytes()
 
 
-def test_cifar_10(tmp_path: Path) -> None:
+def test_cifar_10_becomes_images_with_channels_last(tmp_path: Path) -> None:
     opened = data.open(put(tmp_path / "data_batch_1.bin", cifar(np.arange(12) % 10)))
     assert np.array_equal(opened.x[[5, 2]], PIXELS[[5, 2]])
     assert opened.x[:].flags.c_contiguous
@@ -235,7 +235,7 @@ def test_other_labels_than_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.csv", "none"])
-def test_no_file(name: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"existing file or folder.*{name}"):
         data.open(tmp_path / name)
 

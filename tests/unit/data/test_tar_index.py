@@ -52,7 +52,9 @@ def test_a_tar_without_files_has_no_samples(tmp_path: Path) -> None:
         ("json", b'{"caption": "x", "label": 4}', 4),
     ],
 )
-def test_labels(kind: str, content: bytes, label: int | str, tmp_path: Path) -> None:
+def test_labels_are_read_from_each_kind_of_file(
+    kind: str, content: bytes, label: int | str, tmp_path: Path
+) -> None:
     path = tar_of(tmp_path / "a.tar", {"0.jpg": PNG, f"0.{kind}": content})
     assert samples_of(path)[0].label == label
 

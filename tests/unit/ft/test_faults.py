@@ -60,7 +60,7 @@ def test_what_is_written_is_what_is_meant(case: tuple[str, Fault]) -> None:
     assert parse_fault(fault.written()) == fault
 
 
-def test_defaults() -> None:
+def test_a_fault_has_defaults() -> None:
     fault = parse_fault("slow:rank=0,step=5")
     assert (fault.at, fault.factor, fault.steps, fault.host) == ("compute", 2.0, 1, "")
 

@@ -27,7 +27,7 @@ def test_releases_that_crash_are_named_with_what_to_do(release: tuple[int, ...])
 @pytest.mark.parametrize(
     "found", [("Open MPI", (5, 0, 9)), ("Open MPI", (4, 1, 8)), ("MPICH", (5, 0, 11))]
 )
-def test_others_are_not(found: tuple[str, tuple[int, ...]]) -> None:
+def test_other_releases_have_no_known_weakness(found: tuple[str, tuple[int, ...]]) -> None:
     assert mpi.weakness(*found) == ""
 
 

@@ -179,7 +179,7 @@ def test_one_that_was_stopped_with_all_others_lives() -> None:
 @pytest.mark.parametrize(
     "what", ["getting on", "with nobody waiting", "allowed to be long", "compiling", "not watched"]
 )
-def test_otherwise_it_lives(what: str) -> None:
+def test_the_watchdog_lets_the_process_live(what: str) -> None:
     done = watched(what)
     assert (done.returncode, done.stdout) == (0, "alive\n")
 

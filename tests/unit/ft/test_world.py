@@ -22,7 +22,7 @@ def world(rank: int = 0, hosts: tuple[str, ...] = HOSTS) -> World:
     return World(members=members, rank=rank)
 
 
-def test_at_the_start() -> None:
+def test_the_first_world_has_all_ranks() -> None:
     one = world(rank=2)
     assert one.ranks == (0, 1, 2, 3, 4)
     assert (one.size, one.place, one.leader, one.generation) == (5, 2, 0, 0)

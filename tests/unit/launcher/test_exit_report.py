@@ -18,5 +18,7 @@ from matex.launcher.exit_report import NOT_STARTED, Logs, reason_of
         (1, NOT_STARTED),
     ],
 )
-def test_reason_without_events(status: int, reason: str, tmp_path: Path) -> None:
+def test_the_status_gives_the_reason_without_events(
+    status: int, reason: str, tmp_path: Path
+) -> None:
     assert reason_of(tmp_path, Logs(tmp_path), status=status) == reason

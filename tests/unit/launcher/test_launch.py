@@ -41,7 +41,7 @@ def launcher_s(words: list[str]) -> list[str]:
     return words[: words.index(sys.executable)]
 
 
-def test_one_host() -> None:
+def test_one_host_needs_no_list_of_hosts() -> None:
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     assert launcher_s(command()) == [
         *("/x/mpiexec", "--with-ft", "ulfm", "--oversubscribe", *root, "--output", ":raw"),

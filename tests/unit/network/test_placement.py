@@ -34,7 +34,7 @@ def test_leaders_and_ranks_whose_next_is_elsewhere(
     assert "".join(placement.hosts) == "".join(dict.fromkeys(hosts))
 
 
-def test_words() -> None:
+def test_a_placement_is_said_in_one_line() -> None:
     assert Placement(("a", "a", "b")).text() == "3 ranks on 2 hosts (a:2, b:1)"
     assert Placement(("a",)).text() == "1 rank on 1 host (a:1)"
     many = Placement(tuple(f"h{n}" for n in range(20)))

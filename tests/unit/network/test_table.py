@@ -30,7 +30,7 @@ slices  int8        33.9 MB        2.85 s
 """
 
 
-def test_the_whole_report() -> None:
+def test_the_report_has_tables_and_what_to_set() -> None:
     found = text(
         [SLOW, QUICK],
         Placement(("a", "a", "b", "c")),
@@ -47,7 +47,7 @@ def test_the_whole_report() -> None:
     assert "\N{NO-BREAK SPACE}" not in found
 
 
-def test_nothing_to_set() -> None:
+def test_a_fast_network_needs_no_setting() -> None:
     figures = [PairFigures(first="a", second="b", latency_s=1e-5, there=3e9, back=3e9, both=3e9)]
     installation = Installation(library="MPICH 4.3.0", ulfm=False)
     found = text(figures, Placement(("a", "b")), installation, parameters=1000)

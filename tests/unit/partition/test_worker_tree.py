@@ -68,7 +68,9 @@ def test_maximal_subtrees_cover_a_share_once(
         ([0], 1, [(0, 0)]),
     ],
 )
-def test_known_subtrees(workers: list[int], count: int, nodes: list[tuple[int, int]]) -> None:
+def test_workers_fill_the_largest_subtrees(
+    workers: list[int], count: int, nodes: list[tuple[int, int]]
+) -> None:
     assert maximal(workers, count) == nodes
 
 

@@ -73,7 +73,7 @@ def run(tmp_path: Path) -> Run:
     return read_run(make(tmp_path / "out", faulty=True))
 
 
-def test_curves_over_time(run: Run) -> None:
+def test_events_become_curves_over_time(run: Run) -> None:
     assert run.world_size() == ([0.0, 2.5, 4.0], [3, 2, 2])
     assert run.curve("loss") == [([1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 1 / 3, 0.25])]
     assert run.throughput() == [([2.0, 3.0, 4.0], [640.0] * 3)]

@@ -30,7 +30,7 @@ SPARES = [ft.Member(rank=5, host="a", pid=105)]
         (Request(1, host="b"), Decision((2, 4), 2)),
     ],
 )
-def test_who_leaves(request_: Request, answer: Decision) -> None:
+def test_a_request_decides_which_ranks_leave(request_: Request, answer: Decision) -> None:
     options = {"shares": True, "survives": True, "coming": 60}
     assert decide(request_, MEMBERS, spares=(), **options) == answer
 

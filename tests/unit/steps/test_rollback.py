@@ -42,7 +42,7 @@ def test_final_ones_and_those_of_a_variable_that_stays_are_not() -> None:
     assert (float(final), float(stays)) == (2.0, 1.0)
 
 
-def test_forgotten_ones_stay() -> None:
+def test_forgotten_assignments_are_not_put_back() -> None:
     variable = tf.Variable(0.0)
     assignments = Assignments()
     with assignments.noted():

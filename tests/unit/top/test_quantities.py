@@ -20,14 +20,14 @@ from matex.top.quantities import bytes_in_words, duration, milliseconds
         (47.99 * 3600, "47 h 59 min"),
     ],
 )
-def test_durations(seconds: float, said: str) -> None:
+def test_durations_are_given_in_two_units(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(None, ""), (0.0, "0"), (0.01234, "12.3"), (0.0999, "99.9"), (2, "2,000")]
 )
-def test_milliseconds(seconds: float | None, said: str) -> None:
+def test_milliseconds_have_as_many_digits_as_they_need(seconds: float | None, said: str) -> None:
     assert milliseconds(seconds) == said
 
 
@@ -35,5 +35,5 @@ def test_milliseconds(seconds: float | None, said: str) -> None:
     ("count", "said"),
     [(None, ""), (12, "12 B"), (999_600, "1 MB"), (1_234_567_890, "1.23 GB"), (5e15, "5e+03 TB")],
 )
-def test_bytes(count: int | None, said: str) -> None:
+def test_bytes_are_given_in_decimal_units(count: int | None, said: str) -> None:
     assert bytes_in_words(count) == said

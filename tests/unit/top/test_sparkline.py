@@ -12,7 +12,7 @@ from matex.top.sparkline import BLOCKS, PLAIN, sparkline
 NUMBERS = st.lists(st.floats())
 
 
-def test_curves() -> None:
+def test_a_curve_is_drawn_between_its_least_and_greatest_value() -> None:
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 10) == BLOCKS
     assert sparkline([7, 0, 7], 10, signs=PLAIN) == "#_#"
     assert sparkline([2.5, 2.5], 10) == "▁▁"

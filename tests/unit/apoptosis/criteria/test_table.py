@@ -124,7 +124,7 @@ def test_the_guide_names_every_criterion() -> None:
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-def test_limits_hold(criterion: str, generator: np.random.Generator) -> None:
+def test_each_criterion_keeps_its_limits(criterion: str, generator: np.random.Generator) -> None:
     weights, outgoing = generator.normal(size=(40, 9)), generator.normal(size=(40, 3))
     statistics, _ = layer(generator.normal(size=(200, 9)), weights, outgoing)
     assert len(choose(criterion, statistics, at_most(11)).removed) == 11

@@ -34,7 +34,7 @@ def parts_of(numbers: list[int]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("count", [4, 5, 7, 8, 9, 32])
-def test_check_rows_classes(count: int) -> None:
+def test_both_parts_have_each_class(count: int) -> None:
     """A class of zeros, and another, in both parts, and more zeros in the first."""
     numbers = np.arange(count) % 2 + (np.arange(count) % 4 == 3)
     first, second = parts_of(numbers.tolist())
@@ -44,6 +44,6 @@ def test_check_rows_classes(count: int) -> None:
 
 
 @pytest.mark.parametrize(("numbers", "parts"), [([5], [[5], [5]]), ([5, 0], [[0], [5]])])
-def test_check_rows_few(numbers: list[int], parts: list[list[int]]) -> None:
+def test_all_rows_of_a_small_batch_are_checked(numbers: list[int], parts: list[list[int]]) -> None:
     """All rows of a small batch, and a single one twice."""
     assert parts_of(numbers) == parts
