@@ -10,7 +10,7 @@ import numpy as np
 
 import ft
 from matex.errors import TrainingError
-from matex.exchange.buffers import aligned, copied
+from matex.exchange.buffers import aligned, copied, owned
 from matex.exchange.layout import Header, Layout, header_of
 from matex.exchange.reduction import ReductionTerms
 from matex.exchange.reductions import make_reduction
@@ -75,9 +75,11 @@ class HostExchange:
             route_of=route_of,
         )
         self._reduction = make_reduction(self._terms)
-        self._send = aligned(layout)
+        self._send = aligned(layout.size, layout.dtype)
         self._send_views = layout.views(self._send)
-        results = [aligned(layout) for _ in range(self._reduction.result_count)]
+        results = [
+            aligned(layout.size, layout.dtype) for _ in range(self._reduction.result_count)
+        ]
         self._results = [(vector, layout.views(vector)) for vector in results]
         self._operation = 0
         self._began = time.perf_counter()
@@ -121,7 +123,9 @@ class HostExchange:
         import tensorflow as tf
 
         shapes, dtype = self.layout.shapes, self.layout.dtype
-        sums: list[Any] = tf.numpy_function(self.__call__, parts, [dtype] * len(shapes))
+        sums: list[Any] = tf.numpy_function(
+            lambda *arrays: owned(self(*arrays)), parts, [dtype] * len(shapes)
+        )
         for part, shape in zip(sums, shapes, strict=True):
             part.set_shape(shape)
         return sums

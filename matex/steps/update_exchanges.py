@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
+from matex.exchange.buffers import owned
 from matex.keras_hooks.functions import own_counter
 
 __all__ = ["UpdateExchanges"]
@@ -155,7 +156,7 @@ class UpdateExchanges:
             return self._given.get(number, self._noted[number])
         exchange = self.made[number]
         self.used.append(exchange)
-        return self._summed(exchange, parts)
+        return owned(self._summed(exchange, parts))
 
     def _summed(self, exchange: HostExchange, parts: Parts) -> Parts:
         if self._sends_nothing:

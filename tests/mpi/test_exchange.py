@@ -222,6 +222,28 @@ def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communic
     np.testing.assert_array_equal(variable.numpy(), before)
 
 
+def test_a_variable_keeps_the_sum_that_was_assigned_to_it(make: Make, comm: ft.Communicator) -> None:
+    """TensorFlow lets a variable adopt the memory of a tensor that is assigned to it."""
+    layout = layout_of("float32", (64,))
+    exchange = make(layout, large_bytes=0)
+    variable, noted = tf.Variable(tf.zeros(64)), tf.Variable(tf.zeros(3))
+
+    @tf.function(input_signature=spec(layout, "float32"), autograph=False)
+    def fused(*parts: Any) -> Any:
+        gradient, auxiliary = exchange.in_graph(parts)
+        if_first = tf.reduce_all(variable == 0.0)
+        tf.cond(if_first, lambda: variable.assign(gradient), lambda: variable.read_value())
+        tf.cond(if_first, lambda: noted.assign(auxiliary[:3]), lambda: noted.read_value())
+        return tf.constant(0)
+
+    for value in (1.0, 5.0):
+        exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
+        auxiliary = tf.constant(auxiliary_of(layout, comm)) * tf.constant([value] * 3 + [1.0] * 10)
+        exchange.run(lambda: fused(tf.fill(64, value), auxiliary))  # noqa: B023
+    np.testing.assert_array_equal(variable, np.full(64, comm.world.size))
+    np.testing.assert_array_equal(noted, comm.world.size * np.array([1, 2, 3]))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_fails_on_every_rank_and_is_found_on_one(
     make: Make, comm: ft.Communicator, bad: float
