@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ft.pieces import most_elements
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Header
 from matex.partition.worker_tree import Node, folded
@@ -15,7 +16,7 @@ from matex.partition.worker_tree import Node, folded
 __all__ = ["TreeExchange"]
 
 _HEADER = len(Header._fields)
-_HERE = 1.0  # marks that a rank's part of the result has arrived
+_WHOLE = 1.0  # marks a part of the result that has arrived, and is of all ranks
 
 
 class TreeExchange(HostExchange):
@@ -58,30 +59,41 @@ class TreeExchange(HostExchange):
             raise
 
     def _reduce(self, result: np.ndarray) -> None:
-        size, length = self._communicator.world.size, self.layout.size
+        size, length, dtype = self._communicator.world.size, self.layout.size, self.layout.dtype
         share = -(-length // size)
         header = self._send_views[-1][-_HEADER:]
-        message = np.zeros((size, len(self._own) * share + _HEADER), self.layout.dtype)
-        for number, vector in enumerate(self._own.values()):
-            padded = np.zeros(size * share, self.layout.dtype)
-            padded[:length] = vector
-            message[:, number * share : (number + 1) * share] = padded.reshape(size, share)
-        message[:, -_HEADER:] = header
-        sizes = [len(nodes) * share + _HEADER for nodes in self._nodes]
-        cuts = list(itertools.accumulate(sizes, initial=0))
+        own = np.zeros((len(self._own), size, share), dtype)
+        for vector, padded in zip(self._own.values(), own, strict=True):
+            padded.reshape(-1)[:length] = vector
+        counts = [len(nodes) for nodes in self._nodes]
         header_at = self.layout.header_at(Header._fields[0])
+        # Of one call's elements, those of a rank: all subtrees sent to all, or received of all.
+        width = most_elements(dtype.itemsize, arrays=max(size * max(counts), sum(counts)))
 
         def call(comm: Any) -> None:
-            got = np.zeros(cuts[-1], message.dtype)
-            comm.Alltoallv([message, [message.shape[1]] * size], [got, sizes])
-            pieces = [got[lo:hi] for lo, hi in itertools.pairwise(cuts)]
-            mine = np.append(self._added(pieces, share), message.dtype.type(_HERE))
-            shares = np.zeros((size, share + 1), message.dtype)
-            comm.Allgather(mine, shares)
-            result[:] = np.ascontiguousarray(shares[:, :-1]).reshape(-1)[:length]
-            headers = np.add.reduce([piece[-_HEADER:] for piece in pieces])
+            is_whole = True
+            for at in range(0, share, width):
+                piece = own[:, :, at : at + width]
+                columns = piece.shape[2]
+                message = np.empty((size, len(own) * columns + _HEADER), dtype)
+                message[:, :-_HEADER] = piece.transpose(1, 0, 2).reshape(size, -1)
+                message[:, -_HEADER:] = header
+                cuts = [0, *itertools.accumulate(count * columns + _HEADER for count in counts)]
+                sizes = [hi - lo for lo, hi in itertools.pairwise(cuts)]
+                got = np.zeros(cuts[-1], dtype)
+                comm.Alltoallv([message, [message.shape[1]] * size], [got, sizes])
+                received = [got[lo:hi] for lo, hi in itertools.pairwise(cuts)]
+                headers = np.add.reduce([each[-_HEADER:] for each in received])
+                # MPI may report a rank's death as success: what lacks its part is no sum.
+                mark = _WHOLE if Header(*headers.tolist()).ranks == size else 0
+                sums = np.zeros((size, columns + 1), dtype)
+                comm.Allgather(np.append(self._added(received, columns), dtype.type(mark)), sums)
+                for place, row in enumerate(sums[:, :-1]):
+                    target = result[place * share + at : min((place + 1) * share, length)]
+                    target[:columns] = row[: target.size]
+                is_whole = is_whole and bool((sums[:, -1] == _WHOLE).all())
             result[header_at : header_at + _HEADER] = headers
-            if not (shares[:, -1] == _HERE).all():  # MPI reported a rank's death as success
+            if not is_whole:
                 result[self.layout.header_at("ranks")] = 0
 
         self._communicator.attempt(result, call, self._is_whole, untouched=True)
