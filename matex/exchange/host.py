@@ -82,6 +82,7 @@ class HostExchange:
         ]
         self._results = [(vector, layout.views(vector)) for vector in results]
         self._operation = 0
+        self._is_summed = False  # whether this step's sum is there
         self._began = time.perf_counter()
         self.expected = (0, 0)
         self.spoiled = False
@@ -115,7 +116,9 @@ class HostExchange:
         self.error = None
         self.spoiled = False
         self.expected = (samples, fingerprint)
-        self._reduction.next_step()
+        if self._is_summed:  # else the step before was given up, and what is left over still is
+            self._reduction.next_step()
+        self._is_summed = False
         self._began = time.perf_counter()
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
@@ -220,6 +223,7 @@ class HostExchange:
         Raises:
             TrainingError: the message gives the expected and the received values.
         """
+        self._is_summed = True
         header = self.header
         if header.nonfinite and self.check_finite:
             raise TrainingError("a rank computed gradients that are not finite")

@@ -157,6 +157,8 @@ class NativeExchange(HostExchange):
             record.sliced = self._terms.is_sliced
             if record.sliced:
                 self._set_out()
+            elif isinstance(self._reduction, SlicedSum):
+                self._reduction.slices.skip()
             try:
                 output = fused()
             except self._op_error as error:
@@ -181,6 +183,7 @@ class NativeExchange(HostExchange):
             self.error = error
             raise
         self.seconds, self.ended = record.seconds, record.ended
+        self._is_summed = True
         return output
 
     def _set_out(self) -> None:

@@ -76,7 +76,10 @@ class Reduction(Protocol):
         """Bytes that this rank passes to MPI in one sum."""
 
     def next_step(self) -> None:
-        """Start a new step, which may add what the last one left over. Local."""
+        """Start a new step, which may add what the last sum left over. Local.
+
+        It is not called after a step without a complete sum.
+        """
 
     def next_operation(self) -> None:
         """Keep the newest result, and use another buffer for the next one. Local."""

@@ -126,6 +126,11 @@ class Slices:
         if self.residuals is not None:
             self.residuals.next_step()
 
+    def skip(self) -> None:
+        """Record that the step's sum is made in another way, which leaves no residuals. Local."""
+        if self.residuals is not None:
+            self.residuals.taken[:] = 0
+
     def exchange(self, comm: Any, send: np.ndarray, result: np.ndarray) -> None:
         """Sum *send* over the members into *result*; collective.
 

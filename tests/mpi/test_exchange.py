@@ -201,6 +201,43 @@ def test_slots_get_no_error_feedback(
     assert not any(np.any(total) for total in sums[2:])
 
 
+def test_error_feedback_outlives_a_step_that_is_given_up(make: Make, comm: ft.Communicator) -> None:
+    """A step may fail before its exchange: the next one adds what the last sum has left, once."""
+    layout = layout_of("float32", (40, 60))
+    auxiliary = tf.constant(auxiliary_of(layout, comm))
+    sums: list[list[np.ndarray]] = []
+    for given_up in (0, 1):
+        exchange, generator = make(layout), np.random.default_rng(comm.world.rank)
+        step = step_of(exchange, spec(layout, "float32"))
+        for _ in range(3):
+            mine = generator.normal(size=(40, 60)).astype(np.float32)
+            sums.append(step(tf.constant(mine), auxiliary))
+            for _ in range(given_up):
+                exchange.begin(samples=0, fingerprint=0)
+    for kept, wanted in zip(sums[3:], sums[:3], strict=True):
+        np.testing.assert_array_equal(kept[0], wanted[0])
+
+
+@pytest.mark.parametrize(("kind", "way"), [("host", "int8"), ("native", "bf16")])
+def test_a_sum_without_rounding_leaves_nothing_over(
+    request: pytest.FixtureRequest, comm: ft.Communicator, monkeypatch: pytest.MonkeyPatch,
+    kind: str, way: str,
+) -> None:  # fmt: skip
+    """A rank that is the last, and then is not: what the sums before left over is long added."""
+    layout = layout_of("float32", (40, 60))
+    exchange = maker(request, comm, kind, way)(layout)
+    step, auxiliary = step_of(exchange, spec(layout, "float32")), auxiliary_of(layout, comm)
+    mine = np.random.default_rng(0).normal(size=(40, 60)).astype(np.float32)
+    for _ in range(2):
+        step(tf.constant(mine), tf.constant(auxiliary))
+    with monkeypatch.context() as patched:
+        patched.setattr("matex.exchange.reduction.is_sliced", lambda *_, **__: False)
+        for _ in range(2):
+            step(tf.constant(mine), tf.constant(auxiliary))
+    total, _ = step(tf.zeros((40, 60)), tf.constant(auxiliary))
+    assert not total.any()
+
+
 def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communicator) -> None:
     """TensorFlow may reuse the buffer of a tensor that nobody else holds: not this one."""
     layout = layout_of("float32", (64,))

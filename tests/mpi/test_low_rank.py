@@ -80,6 +80,22 @@ def test_what_is_left_out_comes_later(comm: ft.Communicator) -> None:
     np.testing.assert_allclose(total[:2400] + everybodys, wanted, atol=1e-3 * scale)
 
 
+def test_an_overflow_leaves_what_is_kept(comm: ft.Communicator) -> None:
+    """A loss scale makes no update then: what the steps before have left out still has to come."""
+    if comm.world.size == 1:
+        pytest.skip("one rank sends nothing")
+    exchange, mine = exchange_of(comm, 1, check_finite=False), parts_of(comm.world.rank, alike=16)
+    assert isinstance(exchange._reduction, LowRankSum)
+    summed(exchange, comm, mine)
+    kept = exchange._reduction.low_rank._taken.copy()
+    assert kept.any()
+    if comm.world.place == 0:
+        mine[0] = np.full_like(mine[0], np.inf)
+    summed(exchange, comm, mine)
+    assert not np.isfinite(exchange.result[0]).all()
+    np.testing.assert_array_equal(exchange._reduction.low_rank._taken, kept)
+
+
 def test_it_sends_less(comm: ft.Communicator) -> None:
     if comm.world.size == 1:
         pytest.skip("one rank sends nothing")
