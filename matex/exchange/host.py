@@ -77,9 +77,7 @@ class HostExchange:
         self._reduction = make_reduction(self._terms)
         self._send = aligned(layout.size, layout.dtype)
         self._send_views = layout.views(self._send)
-        results = [
-            aligned(layout.size, layout.dtype) for _ in range(self._reduction.result_count)
-        ]
+        results = [aligned(layout.size, layout.dtype) for _ in range(self._reduction.result_count)]
         self._results = [(vector, layout.views(vector)) for vector in results]
         self._operation = 0
         self._is_summed = False  # whether this step's sum is there

@@ -175,7 +175,9 @@ class LowRank:
             multiply(left, matrix.right(self.factors), matrix.of(vector))
             own = left @ matrix.right(self._own).T
             np.subtract(matrix.of(self._wanted), own, out=matrix.of(self._taken))
-        if not self._is_finite() or not np.isfinite(self._taken).all():  # what looks for that makes no update
+        if (
+            not self._is_finite() or not np.isfinite(self._taken).all()
+        ):  # what looks for that makes no update
             self._taken[:] = self._kept
         self._is_unpacked = self._is_new = True
 

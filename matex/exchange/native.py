@@ -14,9 +14,10 @@ import ft
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library
+from matex.exchange.messages import TAGS
 from matex.exchange.route import groups
 from matex.exchange.sliced_sum import SlicedSum
-from matex.exchange.slices import TAGS, Tables
+from matex.exchange.slices import Tables
 
 __all__ = ["RECORD_BYTES", "NativeExchange"]
 

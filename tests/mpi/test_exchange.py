@@ -259,7 +259,9 @@ def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communic
     np.testing.assert_array_equal(variable.numpy(), before)
 
 
-def test_a_variable_keeps_the_sum_that_was_assigned_to_it(make: Make, comm: ft.Communicator) -> None:
+def test_a_variable_keeps_the_sum_that_was_assigned_to_it(
+    make: Make, comm: ft.Communicator
+) -> None:
     """TensorFlow lets a variable adopt the memory of a tensor that is assigned to it."""
     layout = layout_of("float32", (64,))
     exchange = make(layout, large_bytes=0)
@@ -269,8 +271,8 @@ def test_a_variable_keeps_the_sum_that_was_assigned_to_it(make: Make, comm: ft.C
     def fused(*parts: Any) -> Any:
         gradient, auxiliary = exchange.in_graph(parts)
         if_first = tf.reduce_all(variable == 0.0)
-        tf.cond(if_first, lambda: variable.assign(gradient), lambda: variable.read_value())
-        tf.cond(if_first, lambda: noted.assign(auxiliary[:3]), lambda: noted.read_value())
+        tf.cond(if_first, lambda: variable.assign(gradient), variable.read_value)
+        tf.cond(if_first, lambda: noted.assign(auxiliary[:3]), noted.read_value)
         return tf.constant(0)
 
     for value in (1.0, 5.0):

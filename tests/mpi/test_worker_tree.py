@@ -50,7 +50,7 @@ def summed(exchange: TreeExchange, comm: ft.Communicator) -> list[np.ndarray]:
 def test_a_sum_is_that_of_one_rank(
     comm: ft.Communicator, monkeypatch: pytest.MonkeyPatch, most_bytes: int
 ) -> None:
-    """To the last bit, also where a vector is too long for one call of MPI."""
+    """The bits are equal, also where a vector is too long for one call of MPI."""
     monkeypatch.setattr("ft.pieces._MOST_BYTES", most_bytes)
     gradient, auxiliary = summed(exchange_of(comm), comm)
     whole = folded({(0, w): vector_of(w) for w in range(WORKERS)}, WORKERS, np.add)
