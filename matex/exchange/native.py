@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex.exchange.host import HostExchange
+from matex.exchange.graph_exchange import GraphExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library
 from matex.exchange.messages import TAGS
@@ -72,8 +72,8 @@ class _OperationRecord(ctypes.Structure):
 RECORD_BYTES = ctypes.sizeof(_OperationRecord)
 
 
-class NativeExchange(HostExchange):
-    """A host exchange whose graph operation is written in C++.
+class NativeExchange(GraphExchange):
+    """An exchange whose graph operation is written in C++.
 
     It packs, reduces and checks in the same buffers, so recovery uses them in the same way. Both
     exchanges make the same MPI calls: ranks with and without the native one work together.

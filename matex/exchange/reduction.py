@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -61,11 +61,6 @@ class Reduction(Protocol):
     The exchange owns the vectors. A reduction that sends something else keeps what it makes of
     them, and completes a result when it is read.
     """
-
-    by_numpy: ClassVar[bool]
-    """Whether NumPy computes it, so that the native exchange cannot make it."""
-
-    def __init__(self, terms: ReductionTerms) -> None: ...
 
     @property
     def result_count(self) -> int:

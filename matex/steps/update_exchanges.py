@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from matex.errors import NotShareable
-from matex.exchange import Header, HostExchange, Layout
+from matex.exchange import GraphExchange, Header, Layout
 from matex.exchange.buffers import owned
 from matex.keras_hooks.functions import own_counter
 
@@ -34,10 +34,10 @@ class UpdateExchanges:
         self.last: Layout | None = None
         self._traced = 0
         self._is_same = False
-        self.made: list[HostExchange] = []
+        self.made: list[GraphExchange] = []
         self._sends_nothing = False
-        self.used: list[HostExchange] = []
-        self.failed: HostExchange | None = None
+        self.used: list[GraphExchange] = []
+        self.failed: GraphExchange | None = None
         self._given: dict[int, Parts] | None = None
         self._noted: dict[int, Parts] = {}
 
@@ -77,13 +77,13 @@ class UpdateExchanges:
         self.last = last
         return last
 
-    def connect(self, make: Callable[[Layout], HostExchange]) -> None:
+    def connect(self, make: Callable[[Layout], GraphExchange]) -> None:
         """Create the exchanges, once."""
         if not self.made:
             self.made = [make(layout) for layout in self.layouts]
 
     def begin_attempt(
-        self, last: HostExchange, *, samples: int, fingerprint: int, sends_nothing: bool
+        self, last: GraphExchange, *, samples: int, fingerprint: int, sends_nothing: bool
     ) -> None:
         """Start an attempt at the step. Local.
 
@@ -99,7 +99,7 @@ class UpdateExchanges:
             exchange.begin(samples=samples, fingerprint=fingerprint)
         self._sends_nothing = sends_nothing
 
-    def finish_attempt(self, last: HostExchange, auxiliary: np.ndarray) -> None:
+    def finish_attempt(self, last: GraphExchange, auxiliary: np.ndarray) -> None:
         """Make the exchange after the graph, of *auxiliary*; collective."""
         self._summed(last, [auxiliary])
 
@@ -158,7 +158,7 @@ class UpdateExchanges:
         self.used.append(exchange)
         return owned(self._summed(exchange, parts))
 
-    def _summed(self, exchange: HostExchange, parts: Parts) -> Parts:
+    def _summed(self, exchange: GraphExchange, parts: Parts) -> Parts:
         if self._sends_nothing:
             header = parts[-1][-len(Header._fields) :]
             parts = [np.zeros_like(part) for part in parts]

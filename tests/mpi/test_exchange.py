@@ -15,13 +15,13 @@ import tensorflow as tf
 import ft
 from matex.config import Config
 from matex.errors import TrainingError
-from matex.exchange import Header, HostExchange, Layout, NativeExchange
+from matex.exchange import GraphExchange, Header, HostExchange, Layout, NativeExchange
 from matex.exchange.choice import library
 from matex.exchange.codecs import CODECS
 from matex.exchange.layout import Segment
 from tests.mpi.routes import in_pairs
 
-Make = Callable[..., HostExchange]
+Make = Callable[..., GraphExchange]
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 FINGERPRINT = 41
@@ -65,7 +65,7 @@ def make(request: pytest.FixtureRequest, comm: ft.Communicator) -> Make:
 
 
 def maker(request: pytest.FixtureRequest, comm: ft.Communicator, kind: str, way: str) -> Make:
-    def exchange(layout: Layout, *faults: str, **options: Any) -> HostExchange:
+    def exchange(layout: Layout, *faults: str, **options: Any) -> GraphExchange:
         injector = ft.Injector(map(ft.parse_fault, faults), rank=comm.world.rank)
         options |= (WAYS | FACTORS)[way]
         if kind == "host" or (kind == "mixed" and comm.world.place % 2):
@@ -89,7 +89,7 @@ def auxiliary_of(layout: Layout, comm: ft.Communicator, **fields: float) -> np.n
     return np.array([1.0, 2.0, 3.0, *header], layout.dtype)
 
 
-def step_of(exchange: HostExchange, signature: list[Any]) -> Callable[..., list[np.ndarray]]:
+def step_of(exchange: GraphExchange, signature: list[Any]) -> Callable[..., list[np.ndarray]]:
     """A graph around the exchange; its call, begun for two samples a rank."""
 
     @tf.function(input_signature=signature, autograph=False)
@@ -114,11 +114,11 @@ def values(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(-8, 9, shape).astype(np.float32)
 
 
-def assert_sum(exchange: HostExchange, total: Any, wanted: np.ndarray) -> None:
+def assert_sum(exchange: GraphExchange, total: Any, wanted: np.ndarray) -> None:
     """Exact, but for what does not fit fewer bits: rounded twice, and once in the step before."""
     relative, absolute = ROUNDING.get(exchange._terms.compression, (0.0, 0.0))
     np.testing.assert_allclose(
-        total, wanted, rtol=3 * relative, atol=3 * absolute * exchange.result[0].max(initial=64.0)
+        total, wanted, rtol=3 * relative, atol=3 * absolute * exchange.result()[0].max(initial=64.0)
     )
 
 
@@ -164,7 +164,7 @@ def test_sums_of_every_dtype(
         np.testing.assert_array_equal(
             exchange.layout.views(exchange.local)[3], mine[comm.world.rank][3]
         )
-        np.testing.assert_array_equal(exchange.result[3], sums[3])
+        np.testing.assert_array_equal(exchange.result()[3], sums[3])
         assert comm.done == number + 1
 
 
@@ -252,7 +252,7 @@ def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communic
 
     exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
     exchange.run(lambda: fused(tf.ones(64), tf.constant(auxiliary_of(layout, comm))))
-    np.testing.assert_array_equal(exchange.result[0], np.full(64, comm.world.size))
+    np.testing.assert_array_equal(exchange.result()[0], np.full(64, comm.world.size))
     before = variable.numpy()
     exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
     exchange.replay(exchange.local.copy())
@@ -353,7 +353,7 @@ def test_a_wrong_constant_is_a_failed_operation(make: Make, comm: ft.Communicato
     assert not comm.recover().finished
     auxiliary = auxiliary_of(layout, comm)
     exchange.replay(exchange.packed([np.ones(4, np.float32), auxiliary]))
-    np.testing.assert_array_equal(exchange.result[0], np.full(4, comm.world.size))
+    np.testing.assert_array_equal(exchange.result()[0], np.full(4, comm.world.size))
 
 
 def test_a_failed_exchange_keeps_the_whole_contribution(make: Make, comm: ft.Communicator) -> None:
@@ -372,7 +372,7 @@ def test_a_failed_exchange_keeps_the_whole_contribution(make: Make, comm: ft.Com
         np.testing.assert_array_equal(kept, given)
     assert not comm.recover().finished
     exchange.replay(exchange.local.copy())
-    assert_sum(exchange, exchange.result[0], mine * comm.world.size)
+    assert_sum(exchange, exchange.result()[0], mine * comm.world.size)
 
 
 def test_large_sums_leave_what_the_caller_holds_alone(make: Make, comm: ft.Communicator) -> None:

@@ -69,7 +69,7 @@ def test_what_is_left_out_comes_later(comm: ft.Communicator) -> None:
     for _ in range(steps):
         summed(exchange, comm, mine)
         total += np.concatenate(
-            [exchange.result[0].reshape(-1), np.zeros(total.size - 2400, np.float32)]
+            [exchange.result()[0].reshape(-1), np.zeros(total.size - 2400, np.float32)]
         )
     wanted = steps * sum(parts_of(rank, alike=16)[0] for rank in comm.world.ranks).reshape(-1)
     assert isinstance(exchange._reduction, LowRankSum)
@@ -92,7 +92,7 @@ def test_an_overflow_leaves_what_is_kept(comm: ft.Communicator) -> None:
     if comm.world.place == 0:
         mine[0] = np.full_like(mine[0], np.inf)
     summed(exchange, comm, mine)
-    assert not np.isfinite(exchange.result[0]).all()
+    assert not np.isfinite(exchange.result()[0]).all()
     np.testing.assert_array_equal(exchange._reduction.low_rank._taken, kept)
 
 

@@ -43,7 +43,7 @@ def summed(exchange: TreeExchange, comm: ft.Communicator) -> list[np.ndarray]:
     header = Header(samples=float(hi - lo))
     own = {node: found[node] for node in nodes[comm.world.place]}
     exchange.exchange(own, header, nodes=nodes, workers=WORKERS)
-    return [part.copy() for part in exchange.result]
+    return [part.copy() for part in exchange.result()]
 
 
 @pytest.mark.parametrize("most_bytes", [1 << 30, 100])
