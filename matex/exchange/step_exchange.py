@@ -84,12 +84,19 @@ class StepExchange:
         self._reduction.complete(vector)
         return views
 
-    def begin(self, *, samples: int, fingerprint: int) -> None:
-        """Start a new step, with the expected number and fingerprint of its samples."""
+    def begin(self, *, samples: int, fingerprint: int, again: bool = False) -> None:
+        """Start a new step, or begin one anew. Local.
+
+        Args:
+            samples, fingerprint: number and fingerprint of the samples that the step is made of.
+            again: whether it is the step of before, whose sum, if there was one, is not used. False
+                by default.
+        """
         self.error = None
         self.spoiled = False
         self.expected = (samples, fingerprint)
-        if self._is_summed:  # else the step before was given up, and what is left over still is
+        # Else the step before was given up, and what the one before that left over still is.
+        if self._is_summed and not again:
             self._reduction.next_step()
         self._is_summed = False
         self._began = time.perf_counter()

@@ -83,7 +83,13 @@ class UpdateExchanges:
             self.made = [make(layout) for layout in self.layouts]
 
     def begin_attempt(
-        self, last: GraphExchange, *, samples: int, fingerprint: int, sends_nothing: bool
+        self,
+        last: GraphExchange,
+        *,
+        samples: int,
+        fingerprint: int,
+        sends_nothing: bool,
+        again: bool,
     ) -> None:
         """Start an attempt at the step. Local.
 
@@ -93,10 +99,11 @@ class UpdateExchanges:
             fingerprint: their fingerprint.
             sends_nothing: whether this rank has no row of the step: values computed from a borrowed
                 row are not sent.
+            again: whether the step was attempted before, and what it had changed is put back.
         """
         self.used, self.failed = [], None
         for exchange in (*self.made, last):
-            exchange.begin(samples=samples, fingerprint=fingerprint)
+            exchange.begin(samples=samples, fingerprint=fingerprint, again=again)
         self._sends_nothing = sends_nothing
 
     def finish_attempt(self, last: GraphExchange, auxiliary: np.ndarray) -> None:

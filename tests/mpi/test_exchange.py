@@ -202,19 +202,24 @@ def test_slots_get_no_error_feedback(
 
 
 def test_error_feedback_outlives_a_step_that_is_given_up(make: Make, comm: ft.Communicator) -> None:
-    """A step may fail before its exchange: the next one adds what the last sum has left, once."""
+    """A step may fail before its exchange, or be made again: what is left over is added once."""
     layout = layout_of("float32", (40, 60))
     auxiliary = tf.constant(auxiliary_of(layout, comm))
     sums: list[list[np.ndarray]] = []
-    for given_up in (0, 1):
+    for given_up, again in ((0, 0), (1, 0), (0, 1)):
         exchange, generator = make(layout), np.random.default_rng(comm.world.rank)
         step = step_of(exchange, spec(layout, "float32"))
         for _ in range(3):
             mine = generator.normal(size=(40, 60)).astype(np.float32)
             sums.append(step(tf.constant(mine), auxiliary))
+            for _ in range(again):
+                expected = {"samples": 2 * comm.world.size, "fingerprint": FINGERPRINT}
+                exchange.begin(**expected, again=True)
+                exchange(mine, auxiliary.numpy())
+                np.testing.assert_array_equal(exchange.result()[0], sums[-1][0])
             for _ in range(given_up):
                 exchange.begin(samples=0, fingerprint=0)
-    for kept, wanted in zip(sums[3:], sums[:3], strict=True):
+    for kept, wanted in zip(sums[3:], 2 * sums[:3], strict=True):
         np.testing.assert_array_equal(kept[0], wanted[0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,9 +105,9 @@ class SeveralUpdates:
 
     def _insisted(self, batch: GlobalBatch) -> Sequence[np.ndarray]:
         """Make the updates, again after each death in them; return the last sums."""
-        while True:
+        for attempt in itertools.count():
             try:
-                self._attempt(batch)
+                self._attempt(batch, again=attempt > 0)
             except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
                 if not self._recovered(error):
@@ -135,14 +136,14 @@ class SeveralUpdates:
         self._account.divide_anew()
         return False
 
-    def _attempt(self, batch: GlobalBatch) -> None:
+    def _attempt(self, batch: GlobalBatch, *, again: bool) -> None:
         spans, step = self._account.have, self._step
         lo, hi = batch.span
         samples = hi - lo - self._left_out.samples
         fingerprint = batch.fingerprint([batch.span]) - self._left_out.fingerprint
         last = self._connected()
         step.exchanges.begin_attempt(
-            last, samples=samples, fingerprint=fingerprint, sends_nothing=not spans
+            last, samples=samples, fingerprint=fingerprint, sends_nothing=not spans, again=again
         )
         computed = spans or [(lo, min(lo + 1, hi))]
         control = self._rows.control(computed, counts=bool(spans), samples=samples)
