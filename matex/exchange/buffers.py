@@ -31,10 +31,9 @@ def copied(target: np.ndarray, source: np.ndarray) -> bool:
 
 def aligned(size: int, dtype: np.dtype[Any]) -> np.ndarray:
     """Vector of zeros, aligned so that TensorFlow takes it without a copy."""
-    nbytes = size * dtype.itemsize
-    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes].view(dtype)
+    vector = _memory(size, dtype)
+    vector[:] = 0
+    return vector
 
 
 def owned(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -42,7 +41,15 @@ def owned(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
 
     An exchange writes the next sums to its own memory.
     """
-    copies = [aligned(part.size, part.dtype).reshape(part.shape) for part in parts]
+    copies = [_memory(part.size, part.dtype).reshape(part.shape) for part in parts]
     for copy, part in zip(copies, parts, strict=True):
         np.copyto(copy, part)
     return copies
+
+
+def _memory(size: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Vector of any content, aligned."""
+    nbytes = size * dtype.itemsize
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes].view(dtype)
