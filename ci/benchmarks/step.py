@@ -47,7 +47,7 @@ def measure(name: str, rounds: int) -> None:
     from matex import keras_hooks, session
     from matex.checkpointing import model_state
     from matex.data import Batches
-    from matex.exchange import HostExchange, Layout
+    from matex.exchange import GraphExchange, Layout
     from matex.fitting.data_end import DataEnd
     from matex.fitting.epoch_iterator import EpochIterator
     from matex.fitting.epoch_parts import FitStart
@@ -99,7 +99,7 @@ def measure(name: str, rounds: int) -> None:
 
         virtual_workers = 0
 
-        def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
+        def make_exchange(self, layout: Layout, check_finite: bool) -> GraphExchange:
             return run.steps.make_exchange(layout, check_finite)
 
         def requests(self) -> StepRequests:

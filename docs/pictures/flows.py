@@ -78,7 +78,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "the same exchange again, through mpi4py",
-                ("matex/exchange/host.py", "ft/communicator.py"),
+                ("matex/exchange/graph_exchange.py", "ft/communicator.py"),
                 "all",
             ),
             Stage("the update, once, with equal bits on all", ("matex/steps/step_parts.py",)),

@@ -1,8 +1,19 @@
 """The collective of a step: everything that a step shares between ranks, in one flat vector."""
 
 from matex.exchange.choice import Choice
+from matex.exchange.graph_exchange import GraphExchange
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Header, Layout, header_of
 from matex.exchange.native import NativeExchange
+from matex.exchange.step_exchange import StepExchange
 
-__all__ = ["Choice", "Header", "HostExchange", "Layout", "NativeExchange", "header_of"]
+__all__ = [
+    "Choice",
+    "GraphExchange",
+    "Header",
+    "HostExchange",
+    "Layout",
+    "NativeExchange",
+    "StepExchange",
+    "header_of",
+]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from matex.exchange.layout import ALIGNMENT, Layout
+from matex.exchange.layout import ALIGNMENT
 
-__all__ = ["aligned", "copied"]
+__all__ = ["aligned", "copied", "owned"]
 
 _BLOCK = 1 << 16  # 256 KB of float32: well inside a core's own cache
 
@@ -26,8 +29,27 @@ def copied(target: np.ndarray, source: np.ndarray) -> bool:
     return finite
 
 
-def aligned(layout: Layout) -> np.ndarray:
-    """Vector of zeros for *layout*, aligned so that TensorFlow takes it without a copy."""
-    raw = np.zeros(layout.size * layout.dtype.itemsize + ALIGNMENT, np.uint8)
+def aligned(size: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Vector of zeros, aligned so that TensorFlow takes it without a copy."""
+    vector = _memory(size, dtype)
+    vector[:] = 0
+    return vector
+
+
+def owned(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Copies of *parts* for TensorFlow, where a variable adopts the memory of what it is assigned.
+
+    An exchange writes the next sums to its own memory.
+    """
+    copies = [_memory(part.size, part.dtype).reshape(part.shape) for part in parts]
+    for copy, part in zip(copies, parts, strict=True):
+        np.copyto(copy, part)
+    return copies
+
+
+def _memory(size: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Vector of any content, aligned."""
+    nbytes = size * dtype.itemsize
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + layout.size * layout.dtype.itemsize].view(layout.dtype)
+    return raw[start : start + nbytes].view(dtype)

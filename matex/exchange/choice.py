@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import ft
+from matex.exchange.graph_exchange import GraphExchange
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
 from matex.exchange.native import RECORD_BYTES, NativeExchange
 from matex.exchange.plan import MOST_HOSTS, is_sliced
-from matex.exchange.reductions import is_by_numpy
 from matex.exchange.trial import PlanTimes, try_out
 
 __all__ = ["Choice", "caches", "library"]
@@ -45,6 +45,7 @@ class Choice:
         plan: one of :data:`matex.exchange.plan.PLANS`.
         compression: a key of :data:`matex.exchange.reductions.REDUCTIONS`; ``powersgd:R`` with the
             rank R of factors.
+        by_numpy: whether NumPy computes sums in *compression*, so that the native exchange cannot.
         impossible: reason for which the native exchange cannot be used here; empty if it can.
     """
 
@@ -55,10 +56,11 @@ class Choice:
         *,
         plan: str = "auto",
         compression: str = "none",
+        by_numpy: bool = False,
         impossible: str = "",
     ) -> None:
         self._sum_options = {"plan": plan, "compression": compression}
-        if not impossible and is_by_numpy(compression):
+        if not impossible and by_numpy:
             impossible = f"{compression} is computed by NumPy"
         self._trial: PlanTimes | None = None
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
@@ -113,8 +115,8 @@ class Choice:
         faults: ft.Injector,
         watchdog: ft.Watchdog,
         **options: Any,
-    ) -> HostExchange:
-        """Exchange for one layout; *options* are those of :class:`HostExchange`."""
+    ) -> GraphExchange:
+        """Exchange for one layout; *options* are those of :class:`GraphExchange`."""
         options |= self._sum_options
         if self.library is None:
             return HostExchange(communicator, layout, faults=faults, **options)

@@ -68,7 +68,6 @@ enum Stage { kStarted = 1, kFenced = 2, kReduced = 3, kDone = 4 };
 enum Moment { kBefore = 0, kReady = 1, kAfter = 2 };
 
 const int kMostAxes = 16;
-const int64_t kLargeBytes = 1 << 20;
 const int kVain = 32;  // looks at messages of which none has come, before others may compute
 
 double Now() {
@@ -160,8 +159,6 @@ Flow<T>* FlowOf(Record* record) {
   return static_cast<Flow<T>*>(record->flow);
 }
 
-void NothingToFree(void*, size_t, void*) {}
-
 struct Kernel {
   Record* record;
   TF_DataType type;
@@ -170,12 +167,12 @@ struct Kernel {
 
 // One gradient, or the auxiliary part: where it is read from, and where its sum goes.
 //
-// A small sum is handed out where it lies in the record's result. A large one is copied into the
-// gradient's own memory while both are in the cache, because TensorFlow can then update in place:
-// otherwise it takes new memory of that size in every step, which costs more than the copy.
+// A sum gets memory of its own, the gradient's where nobody else needs it, and is copied while it is
+// in the cache. The record's result cannot be handed out: a variable that is assigned a tensor adopts
+// its memory, and would change with the next exchange.
 struct Part {
   TF_Tensor* input;
-  TF_Tensor* output;  // null where the sum is handed out where it lies
+  TF_Tensor* output;
   const void* data;
   TF_DataType type;
   int64_t count;
@@ -392,7 +389,7 @@ struct Call {
     return finite;
   }
 
-  // The sums [at, end) of the vector, into the parts that have memory of their own for them.
+  // The sums [at, end) of the vector, into the memory of the parts.
   template <typename T>
   void Unpack(const Record* record, const Parts& parts, int64_t at, int64_t end) {
     const T* result = static_cast<const T*>(record->result);
@@ -400,7 +397,7 @@ struct Call {
       const int64_t start = record->offsets[i], stop = start + parts.all[i].count;
       if (record->offsets[i + 1] <= at) break;
       const int64_t from = start > at ? start : at, to = stop < end ? stop : end;
-      if (parts.all[i].output == nullptr || from >= to) continue;
+      if (from >= to) continue;
       T* target = static_cast<T*>(TF_TensorData(parts.all[i].output));
       memcpy(target + (from - start), result + from, (to - from) * sizeof(T));
     }
@@ -417,23 +414,7 @@ struct Call {
     return Fail(TF_DATA_LOSS, "the sum is not that of this step");
   }
 
-  // The sums where they lie: every part is aligned, and stays untouched until the next exchange.
-  template <typename T>
-  bool HandOut(Record* record, const Parts& parts, TF_DataType type) {
-    T* result = static_cast<T*>(record->result);
-    for (int64_t i = 0; i < parts.count; ++i) {
-      const Part& part = parts.all[i];
-      if (part.output != nullptr) continue;
-      TF_Tensor* sum = TF_NewTensor(type, part.shape, part.axes, result + record->offsets[i],
-                                    part.count * sizeof(T), NothingToFree, nullptr);
-      TF_SetOutput(context, static_cast<int>(i), sum, status);
-      TF_DeleteTensor(sum);
-      if (TF_GetCode(status) != TF_OK) return false;
-    }
-    return true;
-  }
-
-  bool Take(Record* record, Parts* parts, TF_DataType type) {
+  bool Take(Record* record, Parts* parts) {
     if (TF_NumInputs(context) != record->parts)
       return Fail(TF_INVALID_ARGUMENT, "the record has another number of parts");
     parts->all = static_cast<Part*>(calloc(record->parts, sizeof(Part)));
@@ -451,13 +432,13 @@ struct Call {
         return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the record");
       if (part->axes > kMostAxes) return Fail(TF_INVALID_ARGUMENT, "a part has too many axes");
       for (int axis = 0; axis < part->axes; ++axis) part->shape[axis] = TF_Dim(part->input, axis);
-      const bool large = part->count * static_cast<int64_t>(sizeof(float)) >= kLargeBytes;
-      if (large && part->type == type && !TakeOver(part, i)) return false;
+      if (!TakeOver(part, i)) return false;
     }
     return true;
   }
 
-  // Makes the memory of an input that nobody else needs that of the output.
+  // Makes the memory of an input that nobody else needs that of the output, where both are of one
+  // type; or new memory.
   bool TakeOver(Part* part, int i) {
     TF_DeleteTensor(part->input);  // as long as this is held, somebody else needs it
     part->input = nullptr;
@@ -482,16 +463,15 @@ struct Call {
   }
 
   template <typename T>
-  bool Run(Record* record, TF_DataType type) {
+  bool Run(Record* record) {
     record->stage = kStarted;
     Parts parts;
-    if (!Take(record, &parts, type)) return false;
+    if (!Take(record, &parts)) return false;
     if (!IsUnderWay<T>(record) && (!Hook(record, kBefore) || !Hook(record, kReady))) return false;
     if (record->sliced ? !PackAndSend<T>(record, &parts) : !PackAndReduce<T>(record, &parts))
       return false;
     record->stage = kReduced;
     if (!Check<T>(record) || !Hook(record, kAfter)) return false;
-    if (!HandOut<T>(record, parts, type)) return false;
     record->stage = kDone;
     return true;
   }
@@ -513,8 +493,8 @@ void* Create(TF_OpKernelConstruction* construction) {
 void Compute(void* opaque, TF_OpKernelContext* context) {
   Kernel* kernel = static_cast<Kernel*>(opaque);
   Call call = {context, TF_NewStatus()};
-  const bool done = kernel->type == TF_DOUBLE ? call.Run<double>(kernel->record, kernel->type)
-                                              : call.Run<float>(kernel->record, kernel->type);
+  const bool done = kernel->type == TF_DOUBLE ? call.Run<double>(kernel->record)
+                                              : call.Run<float>(kernel->record);
   if (!done) TF_OpKernelContext_Failure(context, call.status);
   TF_DeleteStatus(call.status);
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import numpy as np
 
@@ -14,8 +13,6 @@ __all__ = ["FlatSum"]
 
 class FlatSum:
     """Reduction by one allreduce of the vector; see :class:`matex.exchange.reduction.Reduction`."""
-
-    by_numpy: ClassVar[bool] = False
 
     def __init__(self, terms: ReductionTerms) -> None:
         self._terms = terms

@@ -27,6 +27,9 @@ __all__ = ["ALIGNMENT", "Header", "Layout", "Segment", "header_of", "segment_of"
 # TensorFlow takes a NumPy array without a copy only with this alignment.
 ALIGNMENT = 64
 
+# Sums whose every digit may count: floats, counters and numbers of rows.
+_WIDE = {"float64", "int64", "uint64"}
+
 
 class Header(NamedTuple):
     """The last elements of the auxiliary part, each a sum over ranks after the exchange."""
@@ -88,12 +91,13 @@ class Layout:
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """float32, or float64 if a gradient is; narrower gradients are summed in float32.
+        """float32; float64 if a gradient is, or a sum of 64 bits, which float32 would round.
 
-        Without gradients the means and sums decide.
+        Narrower gradients are summed in float32. Without gradients the means decide, too; those
+        that are integers, such as seeds, change by small numbers.
         """
-        deciding = self.gradients or (*self.means, *self.sums)
-        wide = any(segment.dtype == "float64" for segment in deciding)
+        wide = any(segment.dtype == "float64" for segment in self.gradients or self.means)
+        wide |= any(segment.dtype in _WIDE for segment in self.sums)
         return np.dtype(np.float64 if wide else np.float32)
 
     @property

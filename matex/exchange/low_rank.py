@@ -174,10 +174,18 @@ class LowRank:
             left = matrix.left(self.factors)
             multiply(left, matrix.right(self.factors), matrix.of(vector))
             own = left @ matrix.right(self._own).T
-            rest = np.subtract(matrix.of(self._wanted), own, out=matrix.of(self._taken))
-            if not np.isfinite(rest).all():
-                rest[:] = 0
+            np.subtract(matrix.of(self._wanted), own, out=matrix.of(self._taken))
+        if (
+            not self._is_finite() or not np.isfinite(self._taken).all()
+        ):  # what looks for that makes no update
+            self._taken[:] = self._kept
         self._is_unpacked = self._is_new = True
+
+    def _is_finite(self) -> bool:
+        """Whether the sums of all gradients are finite, equally on all ranks."""
+        factors, auxiliary = self.factors, self._auxiliary
+        gradients = (factors[: auxiliary.start], factors[auxiliary.stop :])
+        return all(bool(np.isfinite(part).all()) for part in gradients)
 
     def _multiply_own(self) -> None:
         """Compute the right factors of this rank's own part."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,8 +19,6 @@ class LowRankSum(FlatSum):
     Attributes:
         low_rank: exchange of the factors.
     """
-
-    by_numpy: ClassVar[bool] = True
 
     def __init__(self, terms: ReductionTerms) -> None:
         super().__init__(terms)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex.exchange.host import HostExchange
+from matex.exchange.graph_exchange import GraphExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library
+from matex.exchange.messages import TAGS
 from matex.exchange.route import groups
 from matex.exchange.sliced_sum import SlicedSum
-from matex.exchange.slices import TAGS, Tables
+from matex.exchange.slices import Tables
 
 __all__ = ["RECORD_BYTES", "NativeExchange"]
 
@@ -71,8 +72,8 @@ class _OperationRecord(ctypes.Structure):
 RECORD_BYTES = ctypes.sizeof(_OperationRecord)
 
 
-class NativeExchange(HostExchange):
-    """A host exchange whose graph operation is written in C++.
+class NativeExchange(GraphExchange):
+    """An exchange whose graph operation is written in C++.
 
     It packs, reduces and checks in the same buffers, so recovery uses them in the same way. Both
     exchanges make the same MPI calls: ranks with and without the native one work together.
@@ -157,6 +158,8 @@ class NativeExchange(HostExchange):
             record.sliced = self._terms.is_sliced
             if record.sliced:
                 self._set_out()
+            elif isinstance(self._reduction, SlicedSum):
+                self._reduction.slices.skip()
             try:
                 output = fused()
             except self._op_error as error:
@@ -181,6 +184,7 @@ class NativeExchange(HostExchange):
             self.error = error
             raise
         self.seconds, self.ended = record.seconds, record.ended
+        self._is_summed = True
         return output
 
     def _set_out(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -62,11 +62,6 @@ class Reduction(Protocol):
     them, and completes a result when it is read.
     """
 
-    by_numpy: ClassVar[bool]
-    """Whether NumPy computes it, so that the native exchange cannot make it."""
-
-    def __init__(self, terms: ReductionTerms) -> None: ...
-
     @property
     def result_count(self) -> int:
         """Number of buffers for results: 2 where a peer may need a result during the next sum."""
@@ -76,7 +71,10 @@ class Reduction(Protocol):
         """Bytes that this rank passes to MPI in one sum."""
 
     def next_step(self) -> None:
-        """Start a new step, which may add what the last one left over. Local."""
+        """Start a new step, which may add what the last sum left over. Local.
+
+        It is not called after a step without a complete sum.
+        """
 
     def next_operation(self) -> None:
         """Keep the newest result, and use another buffer for the next one. Local."""

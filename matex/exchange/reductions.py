@@ -7,16 +7,18 @@ codec for slices, with a row of :data:`matex.exchange.codecs.CODECS`. Its word i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from matex.exchange.codecs import CODECS
 from matex.exchange.flat_sum import FlatSum
 from matex.exchange.low_rank_sum import LowRankSum
 from matex.exchange.reduction import Reduction, ReductionTerms
 from matex.exchange.sliced_sum import SlicedSum
 
-__all__ = ["REDUCTIONS", "is_by_numpy", "make_reduction"]
+__all__ = ["REDUCTIONS", "make_reduction"]
 
 #: Reductions by the word in ``--compression``, without the rank of factors.
-REDUCTIONS: dict[str, type[Reduction]] = {
+REDUCTIONS: dict[str, Callable[[ReductionTerms], Reduction]] = {
     "none": SlicedSum,
     **dict.fromkeys(CODECS, SlicedSum),
     "powersgd": LowRankSum,
@@ -27,13 +29,4 @@ def make_reduction(terms: ReductionTerms) -> Reduction:
     """Reduction that ``terms.compression`` and the plan name. Local."""
     if terms.compression == "none" and terms.plan == "flat":
         return FlatSum(terms)
-    return _row(terms.compression)(terms)
-
-
-def is_by_numpy(compression: str) -> bool:
-    """Whether NumPy computes sums in *compression*, so that the native exchange cannot."""
-    return _row(compression).by_numpy
-
-
-def _row(compression: str) -> type[Reduction]:
-    return REDUCTIONS[compression.partition(":")[0]]
+    return REDUCTIONS[terms.compression.partition(":")[0]](terms)

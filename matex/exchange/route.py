@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ft
+from ft.pieces import most_elements
 
 __all__ = ["BLOCK", "Extent", "Message", "Phase", "Range", "Route", "buckets", "groups"]
 
@@ -173,10 +174,15 @@ class Route:
 
 
 def buckets(extent: Extent) -> list[Range]:
-    """Buckets of a vector, in order; the last has the elements that are never compressed."""
+    """Buckets of a vector, in order; the last has the elements that are never compressed.
+
+    Each fits one message.
+    """
     found: list[Range] = []
     for whole in (Range(0, extent.lasting), Range(extent.lasting, extent.body)):
-        count = min(max(whole.size * extent.dtype.itemsize // _BUCKET_BYTES, 1), _MOST_BUCKETS)
+        itemsize = extent.dtype.itemsize
+        count = min(max(whole.size * itemsize // _BUCKET_BYTES, 1), _MOST_BUCKETS)
+        count = max(count, -(-whole.size // most_elements(itemsize)))
         found += [part for part in (whole.cut(count, i) for i in range(count)) if part.size]
     return [*found, Range(extent.body, extent.size)]
 

@@ -41,6 +41,7 @@ class SlicedSum(FlatSum):
     def reduce(self, send: np.ndarray, result: np.ndarray, is_whole: Callable[[], bool]) -> None:
         terms = self._terms
         if not terms.is_sliced:
+            self.slices.skip()
             super().reduce(send, result, is_whole)
             return
         terms.communicator.attempt(

@@ -78,6 +78,7 @@ class Slices {
     free(indices_);
     free(buffers_);
     free(left_);
+    free(firsts_);
     free(sums_);
     free(scratch_);
     free(this);
@@ -167,11 +168,14 @@ class Slices {
     indices_ = static_cast<int*>(malloc((count + 1) * sizeof(int)));
     buffers_ = static_cast<char**>(calloc(count + 1, sizeof(char*)));
     left_ = static_cast<int64_t*>(calloc(route_.bucket_count * kPhases, sizeof(int64_t)));
+    firsts_ = static_cast<int64_t*>(malloc(route_.bucket_count * sizeof(int64_t)));
     // Of this only the slices of this rank are ever touched.
     sums_ = static_cast<T*>(malloc(length * sizeof(T) + 1));
     if (requests_ == nullptr || statuses_ == nullptr || indices_ == nullptr ||
-        buffers_ == nullptr || left_ == nullptr || sums_ == nullptr)
+        buffers_ == nullptr || left_ == nullptr || firsts_ == nullptr || sums_ == nullptr)
       return false;
+    for (int64_t k = 0; k < route_.bucket_count; ++k) firsts_[k] = count;
+    for (int64_t i = count - 1; i >= 0; --i) firsts_[route_.messages[i].bucket] = i;
     for (int64_t i = 0; i < count; ++i) SetNull(i);
     int64_t size = 0;
     for (int64_t i = 0; i < count; ++i) size += Own(route_.messages[i]);
@@ -230,11 +234,8 @@ class Slices {
     return 0;
   }
 
-  int64_t First(int64_t bucket) const {
-    int64_t i = 0;
-    while (i < route_.message_count && route_.messages[i].bucket < bucket) ++i;
-    return i;
-  }
+  // The first message of a bucket, or the number of all where it has none.
+  int64_t First(int64_t bucket) const { return firsts_[bucket]; }
 
   // Where the content of a message that is sent now lies.
   const void* Leaving(int64_t i) {
@@ -347,6 +348,7 @@ class Slices {
   int* indices_;
   char** buffers_;  // by message: memory of its own, or null
   int64_t* left_;   // by bucket and phase: what has yet to come, and 1 for this rank itself
+  int64_t* firsts_;  // by bucket: its first message
   T* sums_;
   char* scratch_;
   int64_t buckets_left_, open_;

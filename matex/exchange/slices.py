@@ -10,15 +10,12 @@ import numpy as np
 
 import ft
 from matex.exchange.codecs import CODECS, FORMAT_NUMBERS, Codec, format_of
+from matex.exchange.messages import SliceMessages
 from matex.exchange.residuals import Residuals
 from matex.exchange.route import Extent, Message, Phase, Range, Route, buckets
 
-__all__ = ["TAGS", "Slices", "Tables"]
+__all__ = ["Slices", "Tables"]
 
-#: First tag: lower tags belong to :mod:`ft.p2p`.
-TAGS = 1 << 15
-
-_Key = tuple[int, Phase, int]
 Sending = dict[tuple[int, Phase], list[Message]]
 
 
@@ -62,7 +59,7 @@ class Slices:
         self._world: ft.World | None = None
         self._route: Route | None = None
         self._tables: Tables | None = None
-        self._left: list[_Messages] = []
+        self._left: list[SliceMessages] = []
 
     @property
     def route(self) -> Route:
@@ -126,6 +123,11 @@ class Slices:
         if self.residuals is not None:
             self.residuals.next_step()
 
+    def skip(self) -> None:
+        """Record that the step's sum is made in another way, which leaves no residuals. Local."""
+        if self.residuals is not None:
+            self.residuals.taken[:] = 0
+
     def exchange(self, comm: Any, send: np.ndarray, result: np.ndarray) -> None:
         """Sum *send* over the members into *result*; collective.
 
@@ -134,7 +136,7 @@ class Slices:
         """
         route = self.route
         self._left = [messages for messages in self._left if not messages.over()]
-        messages = _Messages(comm)
+        messages = SliceMessages(comm)
         try:
             self._exchange(route, messages, send, result)
         except BaseException:
@@ -142,7 +144,7 @@ class Slices:
             raise
 
     def _exchange(
-        self, route: Route, messages: _Messages, send: np.ndarray, result: np.ndarray
+        self, route: Route, messages: SliceMessages, send: np.ndarray, result: np.ndarray
     ) -> None:
         sending: Sending = defaultdict(list)
         for number, bucket in enumerate(self.buckets):
@@ -186,7 +188,7 @@ class Slices:
         messages.end()
 
     def _add_up_on_host(
-        self, route: Route, messages: _Messages, number: int, send: np.ndarray, sums: np.ndarray
+        self, route: Route, messages: SliceMessages, number: int, send: np.ndarray, sums: np.ndarray
     ) -> None:
         """Sum this rank's slice of a bucket over its host, in the order of the ranks."""
         part = route.slice(self.buckets[number], route.index)
@@ -197,7 +199,12 @@ class Slices:
             total += self.residuals.kept[part.start : part.stop]
 
     def _add_up_over_hosts(
-        self, route: Route, messages: _Messages, number: int, sums: np.ndarray, result: np.ndarray
+        self,
+        route: Route,
+        messages: SliceMessages,
+        number: int,
+        sums: np.ndarray,
+        result: np.ndarray,
     ) -> np.ndarray:
         """Sum this rank's piece of a bucket over the hosts, in their order.
 
@@ -250,49 +257,3 @@ class Slices:
         if codec is not None and between:
             return codec.nbytes(message.part.size)
         return message.part.size * self._dtype.itemsize
-
-
-class _Messages:
-    """Messages of one exchange, and their buffers."""
-
-    def __init__(self, comm: Any) -> None:
-        from mpi4py import MPI
-
-        self._mpi = MPI
-        self._comm = comm
-        self._receiving: dict[_Key, tuple[Any, np.ndarray]] = {}
-        self._requests: list[tuple[Any, np.ndarray]] = []
-
-    def receive(self, bucket: int, message: Message, nbytes: int) -> None:
-        buffer = np.empty(nbytes, np.uint8)
-        tag = TAGS + 4 * bucket + message.phase
-        request = self._comm.Irecv([buffer, self._mpi.BYTE], source=message.peer, tag=tag)
-        self._receiving[bucket, message.phase, message.whose] = (request, buffer)
-
-    def send(self, bucket: int, message: Message, part: np.ndarray) -> None:
-        tag = TAGS + 4 * bucket + message.phase
-        buffer = part.view(np.uint8)
-        request = self._comm.Isend([buffer, self._mpi.BYTE], dest=message.peer, tag=tag)
-        self._requests.append((request, buffer))
-
-    def received(self, bucket: int, phase: Phase, whose: int) -> np.ndarray | None:
-        """Wait for a message and return its bytes; None if no such message is expected."""
-        request, buffer = self._receiving.get((bucket, phase, whose), (None, None))
-        if request is not None:
-            request.Wait()
-        return buffer
-
-    def end(self) -> None:
-        """Wait until all buffers are free again."""
-        for request, _ in self._requests:
-            request.Wait()
-
-    def over(self) -> bool:
-        """Whether MPI has finished all messages of a failed exchange. Local."""
-        waiting = False
-        for request, _ in (*self._receiving.values(), *self._requests):
-            try:
-                waiting |= not request.Test()
-            except self._mpi.Exception:
-                continue
-        return not waiting

@@ -12,7 +12,8 @@ from typing import Protocol
 import numpy as np
 
 import ft
-from matex.partition.spans import Span, difference
+from matex.partition.row_pieces import missing_rows
+from matex.partition.spans import Span
 
 __all__ = ["RowWork", "over_members", "over_rows"]
 
@@ -52,12 +53,11 @@ def over_rows(communicator: ft.Communicator, work: RowWork) -> np.ndarray:
     """
     while True:
         wanted = work.assigned_rows()
-        missing = [difference(w, h) for w, h in zip(wanted, work.have, strict=True)]
-        if None in missing:  # a second death changed the division of rows
+        missing = missing_rows(wanted, work.have)
+        if missing.anew:
             work.forget_rows()
-            missing = list(wanted)
-        if any(missing):
-            work.compute_rows([spans or [] for spans in missing])
+        if any(missing.spans):
+            work.compute_rows(missing.spans)
         work.have = wanted
         send = work.packed_rows()
         total = np.empty_like(send)

@@ -6,6 +6,7 @@ import ft
 from matex.checkpointing.saver import Saver
 from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config, arbiter_setting
+from matex.config.compressions import compression_of
 from matex.exchange import Choice
 from matex.records.events import EventLog
 from matex.records.fault_events import record_fault
@@ -81,11 +82,13 @@ class RunContext:
             before_attempt=lambda: faults.at("checkpoint"),
         )  # fmt: skip
         self.checkpoints = RunCheckpoints(saver, ledger, self.ranks, joining)
+        compression = config.compression if config.strategy == "sync" else "none"
         choice = Choice(
             config.exchange,
             config.cache_directory,
             plan=config.exchange_plan if welcome is None else welcome.plan,
-            compression=config.compression if config.strategy == "sync" else "none",
+            compression=compression,
+            by_numpy=compression_of(compression).by_numpy,
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
         arrivals = Arrivals()

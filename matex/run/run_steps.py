@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import ft
-from matex.exchange import Choice, HostExchange, Layout
+from matex.exchange import Choice, GraphExchange, Layout
 from matex.records.step_report import StepReport, StepRequests
 from matex.run.ranks import RunRanks
 from matex.run.records import RunRecords
@@ -55,7 +55,7 @@ class RunSteps:
         """Number of virtual workers that share each batch; 0 if ranks share it."""
         return self._ranks.virtual_workers
 
-    def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
+    def make_exchange(self, layout: Layout, check_finite: bool) -> GraphExchange:
         """Make the exchange of steps with *layout*; local."""
         return self.exchange_choice.make(
             self.communicator, layout, faults=self.faults, watchdog=self._watch.watchdog,

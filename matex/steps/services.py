@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import ft
-from matex.exchange import HostExchange, Layout
+from matex.exchange import GraphExchange, Layout
 from matex.records.step_report import StepRequests
 from matex.steps.makers.nonfinite import Nonfinite
 
@@ -33,7 +33,7 @@ class StepServices(Protocol):
     def virtual_workers(self) -> int:
         """Number of virtual workers that share each batch; 0 if ranks share it."""
 
-    def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
+    def make_exchange(self, layout: Layout, check_finite: bool) -> GraphExchange:
         """Make the exchange of steps with *layout*; local.
 
         Args:

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import Header, HostExchange, Layout
+from matex.exchange import GraphExchange, Header, Layout
 from matex.keras_hooks.rows import known_rows
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.auxiliary_part import auxiliary_vector
@@ -96,7 +96,7 @@ class SeveralUpdatesStep(ModelStep):
         self._synchronized = synchronized
         self._quiet_graph: Any = None
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
-        self.last_exchange: HostExchange | None = None
+        self.last_exchange: GraphExchange | None = None
         self.layout: Layout | None = None
         self._trace()
 

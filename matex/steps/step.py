@@ -17,7 +17,7 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import HostExchange
+from matex.exchange import GraphExchange
 from matex.exchange.layout import Header, Layout
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.control import Control
@@ -138,7 +138,7 @@ class Step(ModelStep):
 
     # Its functions.
 
-    def connect(self, exchange: HostExchange) -> None:
+    def connect(self, exchange: GraphExchange) -> None:
         """Set the exchange that :meth:`fused` makes; once, before its first call."""
         self._functions.connect(exchange)
 

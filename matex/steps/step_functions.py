@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.exchange import HostExchange
+from matex.exchange import GraphExchange
 from matex.keras_hooks.rows import known_rows
 from matex.steps.graphs.graph_inspection import (
     has_loops,
@@ -40,7 +40,7 @@ class StepFunctions(Protocol):
     denominators: Callable[[Batch], np.ndarray] | None
     """Function that returns divisors of the losses of rows; None if they are numbers of rows."""
 
-    def connect(self, exchange: HostExchange) -> None:
+    def connect(self, exchange: GraphExchange) -> None:
         """Set *exchange* as the one that :meth:`fused` makes; once, before its first call."""
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
@@ -73,11 +73,11 @@ class EagerFunctions:
         self._parts = parts
         self._dry_run = dry_run
         self._has_counted = False
-        self._exchange: HostExchange | None = None
+        self._exchange: GraphExchange | None = None
         self.may_draw = True
         self.denominators: Callable[[Batch], np.ndarray] | None = None
 
-    def connect(self, exchange: HostExchange) -> None:
+    def connect(self, exchange: GraphExchange) -> None:
         self._exchange = exchange
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
@@ -124,7 +124,7 @@ class GraphFunctions:
     def __init__(self, parts: StepParts, signature: tuple[Any, Any], *, jit_compile: bool) -> None:
         self._parts = parts
         self._signature = signature
-        self._exchange: HostExchange | None = None
+        self._exchange: GraphExchange | None = None
         self._of_size: dict[int, Callable[..., Parts]] = {}
         started = time.perf_counter()
         self._contribution = tf.function(
@@ -168,7 +168,7 @@ class GraphFunctions:
         auxiliary = tf.cast(own[-1], self._exchange.layout.dtype)
         return self.commit([*own, *self._exchange.in_graph([auxiliary])])
 
-    def connect(self, exchange: HostExchange) -> None:
+    def connect(self, exchange: GraphExchange) -> None:
         self._exchange = exchange
 
     def contribution(self, batch: Batch, control: Any) -> Parts:

@@ -10,7 +10,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable, SeveralUpdatesFound
-from matex.exchange import HostExchange
+from matex.exchange import GraphExchange
 from matex.keras_hooks.noise_state import noise_state
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.script_code.muted_output import unheard
@@ -29,7 +29,7 @@ class CompiledStep(NamedTuple):
     """Functions and buffers of a step, which are kept beyond a fit."""
 
     step: AnyStep
-    exchange: HostExchange | None = None
+    exchange: GraphExchange | None = None
 
 
 def trace_step(

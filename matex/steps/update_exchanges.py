@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from matex.errors import NotShareable
-from matex.exchange import Header, HostExchange, Layout
+from matex.exchange import GraphExchange, Header, Layout
+from matex.exchange.buffers import owned
 from matex.keras_hooks.functions import own_counter
 
 __all__ = ["UpdateExchanges"]
@@ -33,10 +34,10 @@ class UpdateExchanges:
         self.last: Layout | None = None
         self._traced = 0
         self._is_same = False
-        self.made: list[HostExchange] = []
+        self.made: list[GraphExchange] = []
         self._sends_nothing = False
-        self.used: list[HostExchange] = []
-        self.failed: HostExchange | None = None
+        self.used: list[GraphExchange] = []
+        self.failed: GraphExchange | None = None
         self._given: dict[int, Parts] | None = None
         self._noted: dict[int, Parts] = {}
 
@@ -76,13 +77,19 @@ class UpdateExchanges:
         self.last = last
         return last
 
-    def connect(self, make: Callable[[Layout], HostExchange]) -> None:
+    def connect(self, make: Callable[[Layout], GraphExchange]) -> None:
         """Create the exchanges, once."""
         if not self.made:
             self.made = [make(layout) for layout in self.layouts]
 
     def begin_attempt(
-        self, last: HostExchange, *, samples: int, fingerprint: int, sends_nothing: bool
+        self,
+        last: GraphExchange,
+        *,
+        samples: int,
+        fingerprint: int,
+        sends_nothing: bool,
+        again: bool,
     ) -> None:
         """Start an attempt at the step. Local.
 
@@ -92,13 +99,14 @@ class UpdateExchanges:
             fingerprint: their fingerprint.
             sends_nothing: whether this rank has no row of the step: values computed from a borrowed
                 row are not sent.
+            again: whether the step was attempted before, and what it had changed is put back.
         """
         self.used, self.failed = [], None
         for exchange in (*self.made, last):
-            exchange.begin(samples=samples, fingerprint=fingerprint)
+            exchange.begin(samples=samples, fingerprint=fingerprint, again=again)
         self._sends_nothing = sends_nothing
 
-    def finish_attempt(self, last: HostExchange, auxiliary: np.ndarray) -> None:
+    def finish_attempt(self, last: GraphExchange, auxiliary: np.ndarray) -> None:
         """Make the exchange after the graph, of *auxiliary*; collective."""
         self._summed(last, [auxiliary])
 
@@ -155,9 +163,9 @@ class UpdateExchanges:
             return self._given.get(number, self._noted[number])
         exchange = self.made[number]
         self.used.append(exchange)
-        return self._summed(exchange, parts)
+        return owned(self._summed(exchange, parts))
 
-    def _summed(self, exchange: HostExchange, parts: Parts) -> Parts:
+    def _summed(self, exchange: GraphExchange, parts: Parts) -> Parts:
         if self._sends_nothing:
             header = parts[-1][-len(Header._fields) :]
             parts = [np.zeros_like(part) for part in parts]

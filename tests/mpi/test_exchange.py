@@ -15,13 +15,13 @@ import tensorflow as tf
 import ft
 from matex.config import Config
 from matex.errors import TrainingError
-from matex.exchange import Header, HostExchange, Layout, NativeExchange
+from matex.exchange import GraphExchange, Header, HostExchange, Layout, NativeExchange
 from matex.exchange.choice import library
 from matex.exchange.codecs import CODECS
 from matex.exchange.layout import Segment
 from tests.mpi.routes import in_pairs
 
-Make = Callable[..., HostExchange]
+Make = Callable[..., GraphExchange]
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 FINGERPRINT = 41
@@ -65,7 +65,7 @@ def make(request: pytest.FixtureRequest, comm: ft.Communicator) -> Make:
 
 
 def maker(request: pytest.FixtureRequest, comm: ft.Communicator, kind: str, way: str) -> Make:
-    def exchange(layout: Layout, *faults: str, **options: Any) -> HostExchange:
+    def exchange(layout: Layout, *faults: str, **options: Any) -> GraphExchange:
         injector = ft.Injector(map(ft.parse_fault, faults), rank=comm.world.rank)
         options |= (WAYS | FACTORS)[way]
         if kind == "host" or (kind == "mixed" and comm.world.place % 2):
@@ -89,7 +89,7 @@ def auxiliary_of(layout: Layout, comm: ft.Communicator, **fields: float) -> np.n
     return np.array([1.0, 2.0, 3.0, *header], layout.dtype)
 
 
-def step_of(exchange: HostExchange, signature: list[Any]) -> Callable[..., list[np.ndarray]]:
+def step_of(exchange: GraphExchange, signature: list[Any]) -> Callable[..., list[np.ndarray]]:
     """A graph around the exchange; its call, begun for two samples a rank."""
 
     @tf.function(input_signature=signature, autograph=False)
@@ -114,11 +114,11 @@ def values(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(-8, 9, shape).astype(np.float32)
 
 
-def assert_sum(exchange: HostExchange, total: Any, wanted: np.ndarray) -> None:
+def assert_sum(exchange: GraphExchange, total: Any, wanted: np.ndarray) -> None:
     """Exact, but for what does not fit fewer bits: rounded twice, and once in the step before."""
     relative, absolute = ROUNDING.get(exchange._terms.compression, (0.0, 0.0))
     np.testing.assert_allclose(
-        total, wanted, rtol=3 * relative, atol=3 * absolute * exchange.result[0].max(initial=64.0)
+        total, wanted, rtol=3 * relative, atol=3 * absolute * exchange.result()[0].max(initial=64.0)
     )
 
 
@@ -164,7 +164,7 @@ def test_sums_of_every_dtype(
         np.testing.assert_array_equal(
             exchange.layout.views(exchange.local)[3], mine[comm.world.rank][3]
         )
-        np.testing.assert_array_equal(exchange.result[3], sums[3])
+        np.testing.assert_array_equal(exchange.result()[3], sums[3])
         assert comm.done == number + 1
 
 
@@ -201,6 +201,48 @@ def test_slots_get_no_error_feedback(
     assert not any(np.any(total) for total in sums[2:])
 
 
+def test_error_feedback_outlives_a_step_that_is_given_up(make: Make, comm: ft.Communicator) -> None:
+    """A step may fail before its exchange, or be made again: what is left over is added once."""
+    layout = layout_of("float32", (40, 60))
+    auxiliary = tf.constant(auxiliary_of(layout, comm))
+    sums: list[list[np.ndarray]] = []
+    for given_up, again in ((0, 0), (1, 0), (0, 1)):
+        exchange, generator = make(layout), np.random.default_rng(comm.world.rank)
+        step = step_of(exchange, spec(layout, "float32"))
+        for _ in range(3):
+            mine = generator.normal(size=(40, 60)).astype(np.float32)
+            sums.append(step(tf.constant(mine), auxiliary))
+            for _ in range(again):
+                expected = {"samples": 2 * comm.world.size, "fingerprint": FINGERPRINT}
+                exchange.begin(**expected, again=True)
+                exchange(mine, auxiliary.numpy())
+                np.testing.assert_array_equal(exchange.result()[0], sums[-1][0])
+            for _ in range(given_up):
+                exchange.begin(samples=0, fingerprint=0)
+    for kept, wanted in zip(sums[3:], 2 * sums[:3], strict=True):
+        np.testing.assert_array_equal(kept[0], wanted[0])
+
+
+@pytest.mark.parametrize(("kind", "way"), [("host", "int8"), ("native", "bf16")])
+def test_a_sum_without_rounding_leaves_nothing_over(
+    request: pytest.FixtureRequest, comm: ft.Communicator, monkeypatch: pytest.MonkeyPatch,
+    kind: str, way: str,
+) -> None:  # fmt: skip
+    """A rank that is the last, and then is not: what the sums before left over is long added."""
+    layout = layout_of("float32", (40, 60))
+    exchange = maker(request, comm, kind, way)(layout)
+    step, auxiliary = step_of(exchange, spec(layout, "float32")), auxiliary_of(layout, comm)
+    mine = np.random.default_rng(0).normal(size=(40, 60)).astype(np.float32)
+    for _ in range(2):
+        step(tf.constant(mine), tf.constant(auxiliary))
+    with monkeypatch.context() as patched:
+        patched.setattr("matex.exchange.reduction.is_sliced", lambda *_, **__: False)
+        for _ in range(2):
+            step(tf.constant(mine), tf.constant(auxiliary))
+    total, _ = step(tf.zeros((40, 60)), tf.constant(auxiliary))
+    assert not total.any()
+
+
 def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communicator) -> None:
     """TensorFlow may reuse the buffer of a tensor that nobody else holds: not this one."""
     layout = layout_of("float32", (64,))
@@ -215,11 +257,35 @@ def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communic
 
     exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
     exchange.run(lambda: fused(tf.ones(64), tf.constant(auxiliary_of(layout, comm))))
-    np.testing.assert_array_equal(exchange.result[0], np.full(64, comm.world.size))
+    np.testing.assert_array_equal(exchange.result()[0], np.full(64, comm.world.size))
     before = variable.numpy()
     exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
     exchange.replay(exchange.local.copy())
     np.testing.assert_array_equal(variable.numpy(), before)
+
+
+def test_a_variable_keeps_the_sum_that_was_assigned_to_it(
+    make: Make, comm: ft.Communicator
+) -> None:
+    """TensorFlow lets a variable adopt the memory of a tensor that is assigned to it."""
+    layout = layout_of("float32", (64,))
+    exchange = make(layout, large_bytes=0)
+    variable, noted = tf.Variable(tf.zeros(64)), tf.Variable(tf.zeros(3))
+
+    @tf.function(input_signature=spec(layout, "float32"), autograph=False)
+    def fused(*parts: Any) -> Any:
+        gradient, auxiliary = exchange.in_graph(parts)
+        if_first = tf.reduce_all(variable == 0.0)
+        tf.cond(if_first, lambda: variable.assign(gradient), variable.read_value)
+        tf.cond(if_first, lambda: noted.assign(auxiliary[:3]), noted.read_value)
+        return tf.constant(0)
+
+    for value in (1.0, 5.0):
+        exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
+        auxiliary = tf.constant(auxiliary_of(layout, comm)) * tf.constant([value] * 3 + [1.0] * 10)
+        exchange.run(lambda: fused(tf.fill(64, value), auxiliary))  # noqa: B023
+    np.testing.assert_array_equal(variable, np.full(64, comm.world.size))
+    np.testing.assert_array_equal(noted, comm.world.size * np.array([1, 2, 3]))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -292,7 +358,7 @@ def test_a_wrong_constant_is_a_failed_operation(make: Make, comm: ft.Communicato
     assert not comm.recover().finished
     auxiliary = auxiliary_of(layout, comm)
     exchange.replay(exchange.packed([np.ones(4, np.float32), auxiliary]))
-    np.testing.assert_array_equal(exchange.result[0], np.full(4, comm.world.size))
+    np.testing.assert_array_equal(exchange.result()[0], np.full(4, comm.world.size))
 
 
 def test_a_failed_exchange_keeps_the_whole_contribution(make: Make, comm: ft.Communicator) -> None:
@@ -311,7 +377,7 @@ def test_a_failed_exchange_keeps_the_whole_contribution(make: Make, comm: ft.Com
         np.testing.assert_array_equal(kept, given)
     assert not comm.recover().finished
     exchange.replay(exchange.local.copy())
-    assert_sum(exchange, exchange.result[0], mine * comm.world.size)
+    assert_sum(exchange, exchange.result()[0], mine * comm.world.size)
 
 
 def test_large_sums_leave_what_the_caller_holds_alone(make: Make, comm: ft.Communicator) -> None:

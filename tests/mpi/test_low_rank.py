@@ -69,7 +69,7 @@ def test_what_is_left_out_comes_later(comm: ft.Communicator) -> None:
     for _ in range(steps):
         summed(exchange, comm, mine)
         total += np.concatenate(
-            [exchange.result[0].reshape(-1), np.zeros(total.size - 2400, np.float32)]
+            [exchange.result()[0].reshape(-1), np.zeros(total.size - 2400, np.float32)]
         )
     wanted = steps * sum(parts_of(rank, alike=16)[0] for rank in comm.world.ranks).reshape(-1)
     assert isinstance(exchange._reduction, LowRankSum)
@@ -88,3 +88,19 @@ def test_low_rank_gradients_send_fewer_bytes(comm: ft.Communicator) -> None:
         comm, few.layout, faults=ft.Injector((), rank=comm.world.rank), plan="slices"
     )
     assert few.bytes < plain.bytes / 5
+
+
+def test_an_overflow_leaves_what_is_kept(comm: ft.Communicator) -> None:
+    """A loss scale makes no update then: what the steps before have left out still has to come."""
+    if comm.world.size == 1:
+        pytest.skip("one rank sends nothing")
+    exchange, mine = exchange_of(comm, 1, check_finite=False), parts_of(comm.world.rank, alike=16)
+    assert isinstance(exchange._reduction, LowRankSum)
+    summed(exchange, comm, mine)
+    kept = exchange._reduction.low_rank._taken.copy()
+    assert kept.any()
+    if comm.world.place == 0:
+        mine[0] = np.full_like(mine[0], np.inf)
+    summed(exchange, comm, mine)
+    assert not np.isfinite(exchange.result()[0]).all()
+    np.testing.assert_array_equal(exchange._reduction.low_rank._taken, kept)

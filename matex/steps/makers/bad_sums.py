@@ -8,7 +8,7 @@ import numpy as np
 
 import ft
 from matex.errors import TrainingError
-from matex.exchange import HostExchange, Layout
+from matex.exchange import Layout, StepExchange
 from matex.partition.spans import Span, size
 from matex.steps.makers.nonfinite import StepRedo, nonfinite_error
 from matex.steps.makers.row_account import RowAccount
@@ -17,10 +17,10 @@ from matex.steps.services import StepServices, StepSource
 __all__ = ["BadSums"]
 
 
-Spoiled = Callable[[HostExchange], tuple[Layout, np.ndarray | None]]
+Spoiled = Callable[[StepExchange], tuple[Layout, np.ndarray | None]]
 
 
-def _sent(exchange: HostExchange) -> tuple[Layout, np.ndarray | None]:
+def _sent(exchange: StepExchange) -> tuple[Layout, np.ndarray | None]:
     return exchange.layout, exchange.local if exchange.spoiled else None
 
 
@@ -39,7 +39,7 @@ class BadSums:
         self._source = source
 
     def decide_redo(
-        self, exchange: HostExchange, error: TrainingError, spoiled: Spoiled = _sent
+        self, exchange: StepExchange, error: TrainingError, spoiled: Spoiled = _sent
     ) -> StepRedo:
         """Way to make the step again after *error* of *exchange*; collective.
 
@@ -57,7 +57,7 @@ class BadSums:
             raise self.explained(exchange, error, spoiled)
         return redo
 
-    def redo(self, exchange: HostExchange, *, guilty: bool) -> StepRedo | None:
+    def redo(self, exchange: StepExchange, *, guilty: bool) -> StepRedo | None:
         """Way to make the step of *exchange* again; None, on every rank, to stop. Collective.
 
         Args:
@@ -74,7 +74,7 @@ class BadSums:
         )
 
     def explained(
-        self, exchange: HostExchange, error: TrainingError, spoiled: Spoiled
+        self, exchange: StepExchange, error: TrainingError, spoiled: Spoiled
     ) -> TrainingError:
         """Exception that names the cause of *error*; collective, all ranks get here together.
 

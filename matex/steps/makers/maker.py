@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from matex.exchange import Header, HostExchange
+from matex.exchange import GraphExchange, Header, StepExchange
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch
 from matex.strategies import Traffic
@@ -22,7 +22,7 @@ class Made(NamedTuple):
     traffic: Traffic
 
     @classmethod
-    def by(cls, *exchanges: HostExchange) -> Made:
+    def by(cls, *exchanges: StepExchange) -> Made:
         """Newest sums of *exchanges*, in order of time."""
         return cls(
             exchanges[-1].header,
@@ -40,7 +40,7 @@ class StepMaker(Protocol):
     """Makes steps: ``SingleUpdate``, ``SeveralUpdates`` or ``VirtualUpdate``."""
 
     @property
-    def exchange(self) -> HostExchange | None:
+    def exchange(self) -> GraphExchange | None:
         """Buffers for use by the next fit; None if the step itself has them."""
 
     @property

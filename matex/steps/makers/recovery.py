@@ -8,8 +8,9 @@ import numpy as np
 
 import ft
 from matex.errors import TrainingError
-from matex.exchange import HostExchange, Layout, header_of
-from matex.partition.spans import Span, difference, size
+from matex.exchange import GraphExchange, Layout, StepExchange, header_of
+from matex.partition.row_pieces import missing_rows
+from matex.partition.spans import Span, size
 from matex.steps.local_contribution import LocalContribution
 from matex.steps.makers.bad_sums import BadSums
 from matex.steps.makers.row_account import RowAccount
@@ -63,7 +64,7 @@ class StepRecovery:
         """
         self._account.have = []
 
-    def complete(self, exchange: HostExchange | None, error: BaseException) -> None:
+    def complete(self, exchange: GraphExchange | None, error: BaseException) -> None:
         """Complete the failed exchange; collective over the survivors.
 
         Afterwards the exchange holds the result of a whole step, equal on every rank.
@@ -99,12 +100,12 @@ class StepRecovery:
             raise self._bad_sums.explained(exchange, cause, self._spoiled) from None
         raise error if cause is None else cause
 
-    def _all_stop(self, exchange: HostExchange) -> bool:
+    def _all_stop(self, exchange: GraphExchange) -> bool:
         """Whether every rank declined the step, by its sum."""
         header = exchange.header
         return header.is_declined and header.samples == 0 != exchange.expected[0]
 
-    def _learn_of_decline(self, exchange: HostExchange) -> bool:
+    def _learn_of_decline(self, exchange: GraphExchange) -> bool:
         """Note that samples are missing because a rank declined; return whether that is news.
 
         So only the first sum of a step that falls short is put down to it.
@@ -114,7 +115,7 @@ class StepRecovery:
         self._declined = before or bool(header.stop and short)
         return self._declined and not before
 
-    def _second_attempt(self, exchange: HostExchange) -> np.ndarray | None:
+    def _second_attempt(self, exchange: GraphExchange) -> np.ndarray | None:
         """Decide on a second attempt at a step with non-finite numbers; collective.
 
         What *exchange* must come to, and the rows of this rank, are those of that attempt then.
@@ -147,7 +148,7 @@ class StepRecovery:
         self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
 
-    def _add_missing_rows(self, exchange: HostExchange) -> np.ndarray:
+    def _add_missing_rows(self, exchange: GraphExchange) -> np.ndarray:
         """Compute this rank's part of the rows that dead ranks left undone. Local.
 
         What *exchange* must come to, and the rows of this rank, are those of the whole step then.
@@ -159,14 +160,12 @@ class StepRecovery:
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
         wanted = self._rows.assigned(batch.span)
-        missing = (
-            None if self._pieces_are_void or lo == hi else difference(wanted, self._account.have)
-        )
-        self._pieces_are_void = False
+        (missing,), anew = missing_rows([wanted], [self._account.have])
         vector = exchange.local.copy()
-        if missing is None:  # a second death changed the pieces: start over
+        if anew or self._pieces_are_void or lo == hi:
             vector[:] = 0
             missing = wanted
+        self._pieces_are_void = False
         if missing:
             vector += exchange.packed(self._local.sent(missing))
             self._account.replay.recomputed += size(missing)
@@ -175,7 +174,7 @@ class StepRecovery:
         self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
 
-    def _spoiled(self, exchange: HostExchange) -> tuple[Layout, np.ndarray | None]:
+    def _spoiled(self, exchange: StepExchange) -> tuple[Layout, np.ndarray | None]:
         """This rank's contribution with its layout; None instead if it is finite."""
         if not exchange.spoiled and _is_guilty(exchange):  # by gradients, which were not sent
             layout = self._local.layout
@@ -183,6 +182,6 @@ class StepRecovery:
         return exchange.layout, exchange.local if exchange.spoiled else None
 
 
-def _is_guilty(exchange: HostExchange) -> bool:
+def _is_guilty(exchange: StepExchange) -> bool:
     """Whether this rank computed a non-finite value, in the exchanged part or in its gradients."""
     return exchange.spoiled or bool(header_of(exchange.layout.views(exchange.local)[-1]).nonfinite)

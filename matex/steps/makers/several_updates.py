@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
-from matex.exchange import HostExchange, Layout
+from matex.exchange import GraphExchange, Layout
 from matex.sources.interface import GlobalBatch
 from matex.steps.graphs.graph_inspection import finds_nonfinite
 from matex.steps.makers.bad_sums import BadSums
@@ -66,7 +67,7 @@ class SeveralUpdates:
         self._account = account
         self._step = step
         self._check_finite = check_finite
-        self._last: HostExchange | None = None
+        self._last: GraphExchange | None = None
         self._left_out = StepRedo(0, 0, False)
 
     @property
@@ -104,9 +105,9 @@ class SeveralUpdates:
 
     def _insisted(self, batch: GlobalBatch) -> Sequence[np.ndarray]:
         """Make the updates, again after each death in them; return the last sums."""
-        while True:
+        for attempt in itertools.count():
             try:
-                self._attempt(batch)
+                self._attempt(batch, again=attempt > 0)
             except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
                 if not self._recovered(error):
@@ -114,7 +115,7 @@ class SeveralUpdates:
                     continue
             if self._is_tried(batch):
                 break
-        return self._connected().result
+        return self._connected().result()
 
     def _is_tried(self, batch: GlobalBatch) -> bool:
         """Whether all updates of the step were checked; if not, the step is rolled back.
@@ -135,14 +136,14 @@ class SeveralUpdates:
         self._account.divide_anew()
         return False
 
-    def _attempt(self, batch: GlobalBatch) -> None:
+    def _attempt(self, batch: GlobalBatch, *, again: bool) -> None:
         spans, step = self._account.have, self._step
         lo, hi = batch.span
         samples = hi - lo - self._left_out.samples
         fingerprint = batch.fingerprint([batch.span]) - self._left_out.fingerprint
         last = self._connected()
         step.exchanges.begin_attempt(
-            last, samples=samples, fingerprint=fingerprint, sends_nothing=not spans
+            last, samples=samples, fingerprint=fingerprint, sends_nothing=not spans, again=again
         )
         computed = spans or [(lo, min(lo + 1, hi))]
         control = self._rows.control(computed, counts=bool(spans), samples=samples)
@@ -167,7 +168,7 @@ class SeveralUpdates:
         self._decide(exchange, cause)
         return False
 
-    def _survived(self, exchange: HostExchange) -> bool:
+    def _survived(self, exchange: GraphExchange) -> bool:
         is_last = exchange is self._last
         if self._account.recover(ends_step=is_last, undo=self._step.rollback.put_back):
             exchange.check()
@@ -177,7 +178,7 @@ class SeveralUpdates:
         self._account.take_over()
         return False
 
-    def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
+    def _decide(self, exchange: GraphExchange, error: TrainingError) -> None:
         """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
@@ -191,12 +192,12 @@ class SeveralUpdates:
             if exchange.spoiled:
                 self._account.have = []
 
-    def _connected(self) -> HostExchange:
+    def _connected(self) -> GraphExchange:
         """The last exchange; the first call makes all exchanges."""
         if self._last is None or self._last is not self._step.last_exchange:
             step, check = self._step, self._check_finite and not self._is_guarded()
 
-            def make(layout: Layout) -> HostExchange:
+            def make(layout: Layout) -> GraphExchange:
                 return self._services.make_exchange(layout, check)
 
             step.exchanges.connect(make)

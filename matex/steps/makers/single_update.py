@@ -10,7 +10,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
-from matex.exchange import HostExchange
+from matex.exchange import GraphExchange
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.local_contribution import LocalContribution, averaged
@@ -49,7 +49,7 @@ class SingleUpdate(OneUpdate):
         step: Step,
         strategy: Strategy,
         *,
-        exchange: HostExchange | None = None,
+        exchange: GraphExchange | None = None,
         check_finite: bool,
     ) -> None:
         communicator = services.communicator
@@ -65,7 +65,7 @@ class SingleUpdate(OneUpdate):
         self._is_ready = self._exchange is not None
 
     @property
-    def exchange(self) -> HostExchange | None:
+    def exchange(self) -> GraphExchange | None:
         """Buffers, for use by the next fit."""
         return self._exchange
 
@@ -108,7 +108,9 @@ class SingleUpdate(OneUpdate):
             own = None
         assert self._exchange is not None
         kept = [] if step.sums_gradients else self._update_parts(own)
-        return step.commit([keras_hooks.constant(part) for part in (*kept, *self._exchange.result)])
+        return step.commit(
+            [keras_hooks.constant(part) for part in (*kept, *self._exchange.result())]
+        )
 
     def _is_fused(self, spans: list[Span]) -> bool:
         """Whether one graph around the exchange makes the step of *spans*."""
@@ -127,14 +129,14 @@ class SingleUpdate(OneUpdate):
         faults.during("in-strategy")
         return averaged(own, lambda vector: self._strategy.average_gradients(faults.step, vector))
 
-    def _connected(self) -> HostExchange:
+    def _connected(self) -> GraphExchange:
         if self._exchange is None:
             self._exchange = self._services.make_exchange(self._local.exchanged, self._check_finite)
             self._step.connect(self._exchange)
         self._exchange.check_finite = self._check_finite
         return self._exchange
 
-    def _begin(self, batch: GlobalBatch) -> HostExchange:
+    def _begin(self, batch: GlobalBatch) -> GraphExchange:
         exchange = self._connected()
         lo, hi = batch.span
         exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))

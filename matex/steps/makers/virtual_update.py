@@ -20,7 +20,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
-from matex.exchange import Header, HostExchange, Layout, header_of
+from matex.exchange import GraphExchange, Header, Layout, StepExchange, header_of
 from matex.exchange.tree import TreeExchange
 from matex.partition.spans import Span, size
 from matex.partition.worker_tree import Node, maximal
@@ -86,16 +86,16 @@ class VirtualUpdate(OneUpdate):
         self._rows = rows
         self._account = account
         self._is_first = True
-        self._running: HostExchange | None = None
+        self._running: StepExchange | None = None
         layout = step.layout
         assert layout is not None
         self._layout: Layout = layout
         self._check_finite = check_finite
-        self._last: HostExchange | None = None
+        self._last: StepExchange | None = None
         self._sums = WorkerSums(rows, step, source.most_rows)
 
     @cached_property
-    def _pair(self) -> HostExchange:
+    def _pair(self) -> GraphExchange:
         """Exchange of two ranks with one subtree each: two numbers have one order only."""
         return self._services.make_exchange(self._layout, self._check_finite)
 
@@ -135,7 +135,7 @@ class VirtualUpdate(OneUpdate):
         self._sums.forget()
         if total is None:
             assert self._last is not None
-            total = [keras_hooks.constant(part) for part in self._last.result]
+            total = [keras_hooks.constant(part) for part in self._last.result()]
         if decline and self.made.header.is_declined:
             raise AllStop
         return self._step.commit(total)
@@ -151,16 +151,15 @@ class VirtualUpdate(OneUpdate):
         world = self._communicator.world
         self._sums.complete(parts, nodes[world.ranks.index(world.rank)])
         is_pair = world.size <= 2 and all(len(found) == 1 for found in nodes)
-        exchange: HostExchange = self._pair if is_pair else self._tree
-        self._running = self._last = exchange
+        self._running = self._last = self._pair if is_pair else self._tree
         lo, hi = batch.span
-        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
+        self._running.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
         if is_pair:
             (sent,) = self._sums.by_node.values()
             if not self._is_first:  # the leader and its requests may have changed
                 *gradients, auxiliary = sent
                 sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary))]
-            total = exchange.run(lambda: exchange.in_graph(sent))
+            total = self._pair.run(lambda: self._pair.in_graph(sent))
         else:
             header = header_of(self._with_header(np.zeros(len(Header._fields))))
             vectors = self._sums.vectors(self._layout)
@@ -209,7 +208,7 @@ class VirtualUpdate(OneUpdate):
         self._account.take_over()
         return False
 
-    def _decide(self, exchange: HostExchange, error: TrainingError) -> None:
+    def _decide(self, exchange: StepExchange, error: TrainingError) -> None:
         """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
@@ -220,7 +219,7 @@ class VirtualUpdate(OneUpdate):
         if exchange.spoiled:
             self._sums.forget()
 
-    def _spoiled(self, exchange: HostExchange) -> tuple[Layout, np.ndarray | None]:
+    def _spoiled(self, exchange: StepExchange) -> tuple[Layout, np.ndarray | None]:
         """Non-finite values of this rank: a sum, or a message that a fault changed."""
         if not exchange.spoiled:
             return self._layout, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
@@ -67,6 +68,17 @@ def test_sizes_of_a_small_layout() -> None:
 )
 def test_the_widest_gradient_decides_the_dtype(dtypes: tuple[str, ...], wanted: str) -> None:
     assert small(*dtypes).dtype == np.dtype(wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [("float64", "float64"), ("int64", "float64"), ("uint64", "float64"), ("int32", "float32")],
+)
+def test_sums_of_64_bits_are_not_rounded(dtype: str, wanted: str) -> None:
+    """A counter of 300,000,570 would be one of 300,000,576."""
+    layout = replace(small("float32"), sums=(Segment("increment of count", (), dtype),))
+    assert layout.dtype == np.dtype(wanted)
+    assert replace(small("float32"), means=layout.sums).dtype == np.float32
 
 
 def test_the_header_is_the_end_of_the_tail() -> None:

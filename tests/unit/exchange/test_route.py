@@ -92,6 +92,15 @@ def test_buckets_follow_each_other_and_the_last_is_the_auxiliary_part(
     assert parts[-1] == (body, body + rest)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_message_of_the_largest_vector_fits_one_call(dtype: type) -> None:
+    """MPI counts bytes by 31 bits; where a host has one rank a message is as long as a bucket."""
+    size = 40 << 30
+    cut = buckets(Extent(size - 5, size, size + 9, np.dtype(dtype)))
+    assert max(part.size for part in cut) * np.dtype(dtype).itemsize < 1 << 31
+    assert [part.stop for part in cut[:-1]] == [part.start for part in cut[1:]]
+
+
 @pytest.mark.parametrize(
     ("sizes", "wanted"),
     [
