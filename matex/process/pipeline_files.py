@@ -7,8 +7,8 @@ and stays with it, also when it leads later: half of such a file is of no use el
 
 from __future__ import annotations
 
-import os
 import shutil
+from pathlib import Path
 
 from matex.files import real
 from matex.files.view import FileView
@@ -33,7 +33,7 @@ def cache_place(view: FileView, path: str) -> str:
     if index is not None and index.endswith(f"{path}.index"):
         return index.removesuffix(".index")
     if view.leads and not real.lexists(path + _LOCK):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         view.claim(f"{path}_temp", "overwrite", tree=True)  # a folder that is there for a moment
         names = (f"{path}.index", f"{path}{CHECKPOINT_DATA}")
         return to_write(view, path, "overwrite", names=names)
@@ -52,7 +52,7 @@ def snapshot_place(view: FileView, path: str) -> str:
     if path in view.lasting:
         return view.lasting[path]
     if view.leads:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         return to_write(view, path, "overwrite", tree=True)
     there, place = view.place(path), view.scratch.new_name()
     if there is not None and real.isdir(there):

@@ -73,7 +73,7 @@ def _opened(path: Path) -> int:
 
 
 def is_whole(file: int) -> bool:
-    """Whether the last line of *file* is whole, of whichever process: else the next is lost with it.
+    """Whether the last line of *file*, of whichever process, is whole: else the next is its end.
 
     A full disk may have taken a part of a line, or a host have lost power over it.
     """

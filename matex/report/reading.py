@@ -215,8 +215,9 @@ def _losses_in(events: Sequence[Event]) -> dict[int, float]:
     losses: dict[int, float] = {}
     for event in events:
         if event["event"] in ("recovered", "spare-lost"):
+            at: float = event["detect_time_s"] if "detect_time_s" in event else event["time_s"]
             for rank in event["lost"]:
-                losses.setdefault(rank, event.get("detect_time_s", event["time_s"]))
+                losses.setdefault(rank, at)
         if event["event"] == "fault" and event["lethal"]:
             losses[event["rank"]] = event["time_s"]
     return losses
