@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -24,7 +24,7 @@ from matex.process.pipeline_files import CHECKPOINT_DATA, cache_place, snapshot_
 from matex.process.tensorflow_library import NOWHERE, FileLibrary, local_path
 from matex.replacing import replace, replace_everywhere
 
-__all__ = ["install"]
+__all__ = ["install", "install_cache"]
 
 # (owner, function or class, parameter, how its paths are meant)
 _TABLE = (
@@ -70,14 +70,25 @@ def install(files: Files) -> None:
         else:
             functions[original] = _translating(files, original, parameter, how)
     replace_everywhere("tensorflow", functions)
-    for name, parameter, how in _METHODS:
-        method = getattr(tf.data.Dataset, name)
-        replace(tf.data.Dataset, name, _translating(files, method, parameter, how))
+    _install_methods(files, _METHODS)
     load = _translating(files, tf.data.Dataset.load, "path", "read")
     replace(tf.data.Dataset, "load", staticmethod(load))
     saver = vars(inspect.getmodule(tf.train.Checkpoint))["TrackableSaver"]
     for name, parameter, how in _SAVER:
         replace(saver, name, _translating(files, getattr(saver, name), parameter, how))
+
+
+def install_cache(files: Files) -> None:
+    """Replace the method that caches a pipeline in a file alone, which a killed start may have
+    left unfinished. Local.
+    """
+    _install_methods(files, _METHODS[:1])
+
+
+def _install_methods(files: Files, methods: Iterable[tuple[str, str, str]]) -> None:
+    for name, parameter, how in methods:
+        method = getattr(tf.data.Dataset, name)
+        replace(tf.data.Dataset, name, _translating(files, method, parameter, how))
 
 
 def _translating(

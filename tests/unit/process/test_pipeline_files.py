@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from matex.files.discarded import OnlyFiles
 from matex.files.publish import publish
 from matex.files.scratch import Scratch
 from matex.files.view import FileView
@@ -59,3 +60,13 @@ def test_each_rank_goes_on_with_a_snapshot_of_its_own(follower: FileView, tmp_pa
     publish(follower)
     assert snapshot_place(follower, f"{tmp_path}/snap") == place
     assert not Path(place, "later").exists() and not (tmp_path / "snap" / "own").exists()
+
+
+def test_the_only_rank_of_a_run_leaves_an_unfinished_cache_alone(tmp_path: Path) -> None:
+    files = OnlyFiles()
+    view, path = files.view(), f"{tmp_path}/cached"
+    assert view is not None and cache_place(view, path) == path
+    Path(f"{path}_0.lockfile").touch()  # of a start on more ranks
+    assert cache_place(view, path) != path
+    files.finish()
+    assert [found.name for found in tmp_path.iterdir()] == ["cached_0.lockfile"]
