@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import glob
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -83,10 +86,14 @@ def convert(
         train, test = data.split(test_rows)
         parts = [("_train", train), ("_test", test)]
     total = sum(len(rows) for _, part in parts for rows in part.values())
+    _remove_left(target)
     _check_room(target, data, np.dtype(dtype))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = _partial(target, os.getpid())
+    held = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     done = 0
     try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with h5py.File(partial, "w", locking=False) as file:
             for suffix, part in parts:
                 for group in _groups(part):
@@ -106,6 +113,20 @@ def convert(
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _partial(target: Path, process: int | str) -> Path:
+    """Name beside *target* that its content has until it is whole."""
+    return target.with_name(f".{target.name}.{process}.partial")
+
+
+def _remove_left(target: Path) -> None:
+    """Remove what conversions to *target* that were killed have left; others hold a lock."""
+    for path in target.parent.glob(_partial(Path(glob.escape(target.name)), "*").name):
+        with contextlib.suppress(OSError), path.open("rb") as file:  # another user's, no locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def _distinct(data: Data) -> Data:

@@ -55,8 +55,9 @@ class _Indexed:
         for part in lines(path, dialect, on_progress):
             starts.append(part.starts + part.offset)
             end = part.offset + len(part.text)
-        self._places = np.concatenate([*starts, [end]])
         self._descriptor = os.open(path, os.O_RDONLY)
+        end = min(end, os.fstat(self._descriptor).st_size)  # the last line may lack its end
+        self._places = np.concatenate([*starts, [end]])
         self._lock = threading.Lock()
         self._last = (np.empty(0, np.int64), np.empty((0, dialect.width), dialect.dtype))
 
@@ -75,11 +76,17 @@ class _Indexed:
     def _text(self, first: int, end: int) -> bytes:
         start, stop = int(self._places[first]), int(self._places[end])
         try:
-            return os.pread(self._descriptor, stop - start, start)
+            text = os.pread(self._descriptor, stop - start, start)
         except OSError as error:
             raise DataError(
                 f"{self._path} must be readable. Received: {error}, at row {first}"
             ) from None
+        if len(text) < stop - start:  # half a number is a number, too
+            raise DataError(
+                f"{self._path} must not change while it is read. Received: rows {first} to "
+                f"{end - 1} in {len(text)} bytes, where there were {stop - start}"
+            )
+        return text
 
     def _read(self, indices: np.ndarray) -> np.ndarray:
         order = np.argsort(indices, kind="stable")

@@ -1,4 +1,4 @@
-"""Files that a script writes beside a run, and that no other process may see."""
+"""Files of a script whose process is the only one that works on them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from matex.files.own_paths import OwnPaths
 from matex.files.scratch import Scratch
 from matex.files.view import FileView
 
-__all__ = ["DiscardedFiles"]
+__all__ = ["DiscardedFiles", "OnlyFiles"]
 
 
-class DiscardedFiles:
-    """Files of a process that reads the real files and changes none. One per process.
+class OnlyFiles:
+    """Files of the only rank of a run, which are the real ones. One per process.
 
     Args:
-        passed: directories in which it does write.
+        passed: directories whose files are always the real ones; none by default.
     """
 
     others_first = False
+    _leads = True
 
     def __init__(self, passed: Iterable[Path] = ()) -> None:
-        self._view = FileView(Scratch(), None, leads=False)
+        self._view = FileView(Scratch(), None, leads=self._leads)
         self._paths = OwnPaths(self._view, passed)
-        self.run = f"discarded-{os.getpid()}"
+        self.run = f"only-{os.getpid()}"
         self.at_end: list[str] = []
 
     def view(self) -> FileView | None:
@@ -44,9 +45,19 @@ class DiscardedFiles:
         self._paths.temporary(path)
 
     def finish(self) -> None:
-        """Remove all files that the script wrote, after its end. Local."""
+        """Remove all files that are not the real ones, after the script's end. Local."""
         with real.passing():
             self._view.scratch.remove()
             for path in self.at_end:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
+
+
+class DiscardedFiles(OnlyFiles):
+    """Files of a process beside a run, which reads the real files and changes none.
+
+    Args:
+        passed: directories in which it does write.
+    """
+
+    _leads = False

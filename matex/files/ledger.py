@@ -8,6 +8,7 @@ programs have no line, and all ranks see them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from matex.files import real
+from matex.records.line_file import is_whole
 
 __all__ = ["Before", "Change", "Ledger"]
 
@@ -169,8 +171,10 @@ class Ledger:
                     real.unlink(f"{self._directory}/{name}")
 
     def _write(self, path: str, entry: Before) -> None:
-        line = json.dumps({"path": path, **asdict(entry), "by": self.rank}) + "\n"
-        os.write(self._file, line.encode())
+        line = json.dumps({"path": path, **asdict(entry), "by": self.rank}).encode() + b"\n"
+        line = line if is_whole(self._file) else b"\n" + line
+        if os.write(self._file, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._directory)
         self._look()
 
     def _state(self, path: str, change: Change, tree: bool) -> Before:
@@ -207,7 +211,10 @@ class Ledger:
         text = os.pread(self._file, size - begin, begin)
         whole = text[: text.rfind(b"\n") + 1]
         for line in whole.splitlines():
-            fields = json.loads(line)
+            try:
+                fields = json.loads(line)
+            except ValueError:  # cut short on a full disk, so that the change was not made
+                continue
             path = fields.pop("path")
             entry, known = Before(**fields), self._entries.get(path)
             if known is None or (known.size is not None and known.kept is None):

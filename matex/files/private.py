@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex.files import handover, held_files, open_files, real
+from matex.files import changes_directory, handover, held_files, open_files, real
 from matex.files.ledger import Ledger
 from matex.files.own_paths import OwnPaths
 from matex.files.publish import publish, publish_open, redirect_open
@@ -60,7 +59,9 @@ class PrivateFiles:
     ) -> None:
         self._communicator = communicator
         self._lock = threading.RLock()
-        self._shared = self._changes_directory(passed[0], key)
+        self._shared = str(changes_directory.changes_directory(passed[0], key))
+        self._held: int | None = None
+        self._hold_shared(Path(self._shared))
         self._recording: set[str] = set()
         #: Names on this rank of files that callbacks on the leader write.
         self.names: dict[str, str] = {}
@@ -79,18 +80,16 @@ class PrivateFiles:
         if not self._view.leads and not self._has_ended:
             self._view.scratch.ensure()
 
-    def _changes_directory(self, report: Path | None, key: str) -> str:
-        """Directory made by the leader; collective. Ranks that do not share it have none."""
-        folder = tempfile.gettempdir() if report is None else str(Path(report).absolute())
-        path = f"{folder}/.matex-changes-{os.getuid()}-{key[:16]}"
+    def _hold_shared(self, path: Path) -> None:
+        """Hold the directory that the leader makes; collective. Ranks may not share it."""
 
-        def make() -> bytes:
-            with contextlib.suppress(OSError):
-                os.mkdir(path, 0o700)
+        def make_it() -> bytes:
+            self._held = changes_directory.make(path)
             return b""
 
-        ft.one_answer(self._communicator, make)
-        return path
+        ft.one_answer(self._communicator, make_it)
+        if self._held is None:
+            self._held = changes_directory.hold_if_shared(path)
 
     @property
     def others_first(self) -> bool:
@@ -277,4 +276,6 @@ class PrivateFiles:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
             shutil.rmtree(self._shared, ignore_errors=True)
+            if self._held is not None:
+                os.close(self._held)
         remove_left()

@@ -57,9 +57,11 @@ class FileView:
         self._folders = RealFolders()
         #: Files that are the beginnings of others, by path.
         self.cuts: dict[str, str] = {}
+        #: Places outside of the tree, by path, where this rank stays even if it comes to lead.
+        self.lasting: dict[str, str] = {}
         #: Function called with a change on the leader, in place of the ledger.
         self.recorder: set[str] | None = None
-        #: Open files in this tree, by their own names, that are written to after this rank led.
+        #: Open files in this tree, by their own names, that are written to after it led.
         self.late: set[str] = set()
         #: Paths changed by a dead leader, and not yet by this rank, which leads.
         self.ahead: set[str] = set()
@@ -67,8 +69,6 @@ class FileView:
         self.writers: WeakSet[Any] = WeakSet()
         #: Files whose real content this rank must not replace by its own.
         self.kept_back: set[str] = set()
-
-    # Paths.
 
     def canonical(self, path: str, *, follow: bool = True) -> str:
         """Absolute *path* without symbolic links, except for its last name.

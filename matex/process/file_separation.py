@@ -10,6 +10,7 @@ import numpy as np
 
 import ft
 from matex.files import intercept, keras_files, library_files, open_files, programs
+from matex.files.discarded import OnlyFiles
 from matex.files.private import PrivateFiles, asks_for_rank
 from matex.process import entropy, tensorflow_files
 from matex.run.context import RunContext
@@ -34,6 +35,9 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
     """
     if run.communicator.initial_size == 1:
         ft.on_fail_stop(lambda reason: _complete(None))
+        only = OnlyFiles()
+        tensorflow_files.install_cache(only)
+        life_cycle.at_end(only.finish)
         return None
     run.ranks.key = run.ranks.key or _agreed_key(run.communicator)
     entropy.install(run.ranks.key)

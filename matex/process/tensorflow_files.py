@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -21,12 +20,11 @@ from matex.files.ledger import Change
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
 from matex.files.writing import to_write
+from matex.process.pipeline_files import CHECKPOINT_DATA, cache_place, snapshot_place
 from matex.process.tensorflow_library import NOWHERE, FileLibrary, local_path
 from matex.replacing import replace, replace_everywhere
 
-__all__ = ["install"]
-
-_DATA = ".data-00000-of-00001"  # of a checkpoint, beside its .index
+__all__ = ["install", "install_cache"]
 
 # (owner, function or class, parameter, how its paths are meant)
 _TABLE = (
@@ -48,9 +46,9 @@ _TABLE = (
 
 # Methods of tf.data.Dataset; "keep": files of an earlier run are read, and not written anew.
 _METHODS = (
-    ("cache", "filename", "keep names"),
+    ("cache", "filename", "keep cache"),
     ("save", "path", "write tree"),
-    ("snapshot", "path", "keep tree"),
+    ("snapshot", "path", "keep snapshot"),
 )
 
 # Methods of the saver of tf.train.Checkpoint.
@@ -72,14 +70,25 @@ def install(files: Files) -> None:
         else:
             functions[original] = _translating(files, original, parameter, how)
     replace_everywhere("tensorflow", functions)
-    for name, parameter, how in _METHODS:
-        method = getattr(tf.data.Dataset, name)
-        replace(tf.data.Dataset, name, _translating(files, method, parameter, how))
+    _install_methods(files, _METHODS)
     load = _translating(files, tf.data.Dataset.load, "path", "read")
     replace(tf.data.Dataset, "load", staticmethod(load))
     saver = vars(inspect.getmodule(tf.train.Checkpoint))["TrackableSaver"]
     for name, parameter, how in _SAVER:
         replace(saver, name, _translating(files, getattr(saver, name), parameter, how))
+
+
+def install_cache(files: Files) -> None:
+    """Replace the method that caches a pipeline in a file alone, which a killed start may have
+    left unfinished. Local.
+    """
+    _install_methods(files, _METHODS[:1])
+
+
+def _install_methods(files: Files, methods: Iterable[tuple[str, str, str]]) -> None:
+    for name, parameter, how in methods:
+        method = getattr(tf.data.Dataset, name)
+        replace(tf.data.Dataset, name, _translating(files, method, parameter, how))
 
 
 def _translating(
@@ -168,40 +177,19 @@ def _place(view: FileView, path: str, how: str) -> str:
             if real.lexists(name):
                 return path
         return path
-    if how.startswith("keep"):
-        if how == "keep names" and (kept := _kept(view, path)) is not None:
-            return kept
-        how = how.replace("keep", "write")
-        if how == "write tree" and not view.leads and not view.is_mirrored(path):
-            return _copied_tree(view, path)
+    if how == "keep cache":
+        return cache_place(view, path)
+    if how == "keep snapshot":
+        return snapshot_place(view, path)
     change: Change = "overwrite" if view.leads else "replace"
     if how != "write":  # TensorFlow makes the folders on its way
         os.makedirs(os.path.dirname(path), exist_ok=True)
     if how == "write names":
-        names = (f"{path}.index", f"{path}{_DATA}")
+        names = (f"{path}.index", f"{path}{CHECKPOINT_DATA}")
         if view.leads:  # a folder that is there for a moment
             view.claim(f"{path}_temp", change, tree=True)
         return to_write(view, path, change, names=names)
     return to_write(view, path, change, tree=how == "write tree")
-
-
-def _kept(view: FileView, path: str) -> str | None:
-    """Place of a complete cache at *path*; None if it is still to be written."""
-    index = view.place(f"{path}.index")
-    if index is None or not index.endswith(f"{path}.index"):
-        return None
-    return index.removesuffix(".index")
-
-
-def _copied_tree(view: FileView, path: str) -> str:
-    """Private copy of the folder *path* for this rank, with its current content."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    there = view.place(path)
-    place = to_write(view, path, "replace", tree=True)
-    if there is not None and there != place and real.isdir(there):
-        with real.passing():
-            shutil.copytree(there, place, dirs_exist_ok=True)
-    return place
 
 
 def _matching(files: Files, library: FileLibrary) -> Any:

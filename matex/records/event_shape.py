@@ -137,6 +137,7 @@ NEEDED: dict[str, dict[str, Kind]] = {
     "fault": {"fault": _is_text, "lethal": _is_bool},
     "fault-not-fired": {"fault": _is_text},
     "recovered": {
+        "generation": _is_int,
         "step": _is_int,
         "lost": _is_list,
         "detect_time_s": _is_time,
@@ -167,7 +168,7 @@ NEEDED: dict[str, dict[str, Kind]] = {
 OPTIONAL: dict[str, dict[str, Kind]] = {
     "start": {"boot": _is_text, "spares": _is_int, "ends_s": _or_null(_is_time)},
     "resumed": {"generation": _is_int},
-    "recovered": {"generation": _is_int, "left": _is_list, "joined": _is_object},
+    "recovered": {"left": _is_list, "joined": _is_object},
     "joined": {"generation": _is_int},
     "spare-lost": {"left": _is_list},
 }

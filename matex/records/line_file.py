@@ -14,7 +14,7 @@ from typing import Any
 from matex.records.append_lock import AppendLock
 from matex.records.json_text import to_json
 
-__all__ = ["LineFile", "read_lines"]
+__all__ = ["LineFile", "is_whole", "read_lines"]
 
 
 class LineFile:
@@ -32,7 +32,6 @@ class LineFile:
         self._path = path
         self._lock = lock
         self._file = _opened(path)
-        self._torn = False
 
     @property
     def is_removed(self) -> bool:
@@ -50,7 +49,7 @@ class LineFile:
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = _opened(self._path)
-        removed, self._file, self._torn = self._file, new, False
+        removed, self._file = self._file, new
         with os.fdopen(removed, errors="replace") as file:
             file.seek(0)
             return _whole_lines(file)
@@ -61,18 +60,33 @@ class LineFile:
         Raises:
             OSError: not all lines were written; readers ignore the partial ones.
         """
-        lines = "".join(to_json(record) + "\n" for record in records)
-        # A full disk may have taken a part of a line, which no reader understands.
-        content = ("\n" * self._torn + lines).encode()
+        lines = "".join(to_json(record) + "\n" for record in records).encode()
         with nullcontext() if self._lock is None else self._lock.held(self._file):
+            content = lines if is_whole(self._file) else b"\n" + lines
             written = os.write(self._file, content)
-        self._torn = 0 < written < len(content)
         if written < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _opened(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def is_whole(file: int) -> bool:
+    """Whether the last line of *file*, of whichever process, is whole: else the next is its end.
+
+    A full disk may have taken a part of a line, or a host have lost power over it.
+    """
+    size = os.fstat(file).st_size
+    while size and os.pread(file, 1, size - 1) != b"\n":
+        # Another process may be in the middle of its line: a local disk looks for holes under the
+        # lock under which it writes, so that this waits for it.
+        with contextlib.suppress(OSError):
+            os.lseek(file, 0, os.SEEK_HOLE)
+        before, size = size, os.fstat(file).st_size
+        if size == before:
+            return False
+    return True
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -89,6 +103,7 @@ def _whole_lines(lines: Iterable[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for line in lines:
         if line.endswith("\n"):
-            with contextlib.suppress(json.JSONDecodeError):
+            # No JSON, a number of thousands of digits, or brackets in brackets without end.
+            with contextlib.suppress(ValueError, RecursionError):
                 found.append(json.loads(line))
     return found

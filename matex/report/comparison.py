@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -66,15 +67,22 @@ def _largest(a: list[dict[str, float]], b: list[dict[str, float]]) -> list[Row]:
     epochs = list(zip(a, b, strict=False))
     for key in epochs[0][0] if epochs else ():
         differences = [
-            (abs(two[key] - one[key]) / (abs(one[key]) or 1.0), number, one[key], two[key])
+            (_relative_difference(one[key], two[key]), number, one[key], two[key])
             for number, (one, two) in enumerate(epochs)
             if key in two
         ]
         if differences:
-            most, number, one, two = max(differences)
+            most, number, one, two = max(differences, key=lambda found: found[0])
             what = f"{key}, largest relative difference (epoch {number})"
             rows.append((what, _shown(one), _shown(two), f"{most:.1e}"))
     return rows
+
+
+def _relative_difference(one: float, two: float) -> float:
+    """Difference of *two* from *one*, by the size of *one*; infinite if one alone is NaN."""
+    if math.isnan(one) or math.isnan(two):
+        return 0.0 if math.isnan(one) and math.isnan(two) else math.inf
+    return abs(two - one) / (abs(one) or 1.0)
 
 
 def _time_lost(run: Run) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from matex.records.events import write_text
 from matex.report.comparison import side_by_side
@@ -29,7 +30,8 @@ def write_index(runs: Sequence[Run], path: Path) -> Path:
     """
     names = names_of([run.directory for run in runs])
     above = path.resolve().parent
-    links = [os.path.relpath(run.directory.resolve() / PAGE, above) for run in runs]
+    places = [os.path.relpath(run.directory.resolve() / PAGE, above) for run in runs]
+    links = [quote(os.fsencode(place)) for place in places]  # a name may have a # or a %
     pictures = compared(dict(zip(names, runs, strict=True)))
     write_text(path, index(runs, names, links, pictures))
     return path

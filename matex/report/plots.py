@@ -11,7 +11,7 @@ from matex.errors import InputError
 from matex.report.html import Picture
 from matex.report.reading import Run
 
-__all__ = ["compared", "pictures"]
+__all__ = ["compared", "labelled", "pictures"]
 
 _BLUE, _ORANGE, _GREEN, _RED, _GREY = "#4c86bf", "#ee7733", "#2a9d46", "#dd4422", "#a5a5a5"
 _COLORS = (_BLUE, _ORANGE, _GREEN, _RED, "#9467bd", "#17a2b8", "#b8860b", _GREY)
@@ -170,7 +170,7 @@ def _losses(runs: Mapping[str, Run], figure: Any) -> None:
                 (n, epoch[metric]) for n, epoch in enumerate(run.epochs(), 1) if metric in epoch
             ]
             if values:
-                label = name if metric == "loss" else f"{name}, validation"
+                label = labelled(name if metric == "loss" else f"{name}, validation")
                 axes.plot(*zip(*values, strict=True), style, color=color, marker=".", label=label)
     axes.set_ylabel("loss")
     axes.set_xlabel("epoch")
@@ -183,7 +183,7 @@ def _throughputs(runs: Mapping[str, Run], figure: Any) -> None:
     axes = figure.subplots()
     for (name, run), color in zip(runs.items(), itertools.cycle(_COLORS), strict=False):
         for number, curve in enumerate(run.throughput()):
-            told = name if not number else None
+            told = labelled(name) if not number else None
             axes.plot(curve.seconds, curve.values, color=color, linewidth=1.0, label=told)
     axes.set_ylabel("samples / s")
     axes.set_xlabel("seconds")
@@ -200,7 +200,7 @@ def _apoptosis(run: Run, figure: Any) -> None:
     above.set_ylabel("parameters")
     above.set_yscale("log")
     for layer, curve in run.widths().items():
-        below.step(curve.seconds, curve.values, where="post", linewidth=1.0, label=layer)
+        below.step(curve.seconds, curve.values, where="post", linewidth=1.0, label=labelled(layer))
     below.set_ylabel("units")
     below.set_ylim(bottom=0)
     if below.lines:
@@ -222,3 +222,9 @@ def _mark_faults(run: Run, axes: Any, *, named: bool = False) -> None:
 def _named(fault: Mapping[str, Any]) -> str:
     """Kind of *fault* and its rank, if it was one rank's."""
     return fault["kind"] if fault["rank"] is None else f"{fault['kind']} {fault['rank']}"
+
+
+def labelled(name: str) -> str:
+    """Label that matplotlib shows as *name*: no formula, and not left out for its _."""
+    shown = name.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown

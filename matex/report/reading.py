@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matex.errors import InputError
+from matex.records.event_shape import is_well_formed
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import fault_records
 from matex.records.lost_ranks import ranks_left
@@ -187,9 +188,9 @@ class Run:
 
     def lives(self) -> list[Life]:
         """Each rank's part in the run, in order of ranks; one that starts again has several."""
-        left = {record["rank"] for record in ranks_left(self.events)}
         found: list[Life] = []
         for start in self._starts:
+            left = {record["rank"] for record in ranks_left(start.events)}
             losses = _losses_in(start.events)
             found += [
                 Life(
@@ -213,9 +214,10 @@ def _losses_in(events: Sequence[Event]) -> dict[int, float]:
     """Lost rank → Unix time of its loss, seconds."""
     losses: dict[int, float] = {}
     for event in events:
-        if event["event"] == "recovered":
+        if event["event"] in ("recovered", "spare-lost"):
+            at: float = event["detect_time_s"] if "detect_time_s" in event else event["time_s"]
             for rank in event["lost"]:
-                losses.setdefault(rank, event["detect_time_s"])
+                losses.setdefault(rank, at)
         if event["event"] == "fault" and event["lethal"]:
             losses[event["rank"]] = event["time_s"]
     return losses
@@ -234,7 +236,7 @@ def read_run(directory: Path) -> Run:
             f"{wanted}. Received: {directory}, which {which}; name the DIR of --report"
         )
     try:
-        events = read_events(directory / EVENTS)
+        events = [e for e in read_events(directory / EVENTS) if is_well_formed(e)]
         summary = _read_summary(directory / SUMMARY)
     except (OSError, ValueError) as error:
         raise InputError(

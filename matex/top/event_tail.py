@@ -70,7 +70,7 @@ def _events_in(content: bytes) -> Iterator[Event]:
     for line in content.splitlines():
         try:
             event: Any = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if is_event(event):
             yield as_written(event)

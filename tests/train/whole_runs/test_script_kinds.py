@@ -52,11 +52,11 @@ WITH_HOST = [
 # Numbers of steps are those of the kinds in their order.
 KILLS = {
     "streams": (
-        ["tf-data", "tf-data-mapped", "py-dataset", "generators", "tf-data-looked-up"],
+        ["tf-data-cached", "tf-data-mapped", "py-dataset", "generators", "tf-data-looked-up"],
         [
-            "kill:rank=0,step=10",
-            "kill:rank=1,step=30,at=in-exchange",
-            "kill:rank=2,step=82,at=after-exchange",
+            "kill:rank=0,step=4",
+            "kill:rank=1,step=22,at=in-exchange",
+            "kill:rank=2,step=74,at=after-exchange",
         ],
     ),
     "whole": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import subprocess
 import sys
@@ -114,6 +115,17 @@ def test_a_file_that_breaks_half_way_leaves_nothing(
     assert "'four' in row 300, column 3" in line
     assert line.startswith("matex data convert: ")
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_what_a_killed_conversion_left_is_removed(tmp_path: Path) -> None:
+    source, target = write_csv(tmp_path / "a.csv"), tmp_path / "a[1].h5"
+    left, running = (tmp_path / f".a[1].h5.{process}.partial" for process in (1, 2))
+    left.touch()
+    with running.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with data.open(source) as opened:
+            convert(opened, target)
+        assert {*tmp_path.iterdir()} == {source, target, running}
 
 
 def test_no_room_is_known_before_the_first_byte(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from matex import data
 from matex.data import csvtext
 from matex.data.csv import open_csv
-from matex.errors import InputError
+from matex.errors import DataError, InputError
 
 FLOATS = st.floats(width=32, allow_nan=False)
 
@@ -260,3 +260,12 @@ def test_numbers_in_quotes_are_refused_with_what_to_do(
         np.asarray(opened["x"])
     assert told in str(error.value)
     assert ("take the" in told) == ("take the" in str(error.value))
+
+
+def test_a_number_that_is_cut_short_later_is_no_other_number(tmp_path: Path) -> None:
+    path = written(tmp_path / "cut.csv", "a,b\n0,1.5\n1,2.25\n")
+    with data.open(path) as opened:
+        path.write_bytes(path.read_bytes()[:-2])
+        with pytest.raises(DataError, match=r"must not change while .* rows 1 to 1"):
+            opened.x[1]
+        assert opened.x[0].tolist() == [1.5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,18 @@ def test_ledger_read_by_two_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     writer.note("/data/two", "overwrite")
     assert reader.before("/data/two") is not None
     assert reader.paths() == ["/data/one", "/data/two"]
+
+
+def test_a_line_for_which_a_disk_had_no_room_hides_no_other(tmp_path: Path) -> None:
+    writer, reader = Ledger(str(tmp_path), 0), Ledger(str(tmp_path), 1)
+    writer.note("/data/one", "overwrite")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room = (tmp_path / "changes.jsonl").stat().st_size + 20
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            writer.note("/data/two", "overwrite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.note("/data/three", "overwrite")
+    assert reader.paths() == writer.paths() == ["/data/one", "/data/three"]

@@ -279,6 +279,16 @@ def test_lines_that_are_no_whole_events_are_left_out(tmp_path: Path) -> None:
     assert [event["rank"] for event in read_events(path)] == [1, 0]
     path.write_text("")
     assert read_events(path) == []
+    digits = "1" * (sys.get_int_max_str_digits() + 1)
+    path.write_text(f'{{"time_s": {digits}, "rank": 0, "event": "x"}}\n' + "[" * 100_000 + "\n")
+    assert read_events(path) == []
+
+
+def test_a_line_after_one_that_was_cut_short_is_one_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"time_s": 3')  # of a host that lost power over it, or of a full disk
+    EventLog(path, 0).write("here")
+    assert [event["event"] for event in read_events(path)] == ["here"]
 
 
 LINES = 300

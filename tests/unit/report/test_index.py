@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from matex.cli import main
 from matex.report.comparison import side_by_side
-from matex.report.index import names_of
+from matex.report.index import names_of, write_index
+from matex.report.plots import labelled
 from matex.report.reading import read_run
 from tests.unit.report.test_report import Page, make
 
@@ -37,6 +39,15 @@ def test_several_runs_are_beside_each_other(
     monkeypatch.chdir(tmp_path)
     assert main(["report", *map(str, made[:2])]) == 0
     assert "2 runs" in (tmp_path / "runs.html").read_text()
+
+
+def test_names_of_directories_are_shown_and_linked_as_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+    made = [make(tmp_path / name, faulty=False) for name in ("a b#1?%20", "x$y_{$", "_c")]
+    written = write_index([read_run(directory) for directory in made], tmp_path / "index.html")
+    links = [unquote(link) for link in re.findall(r'href="([^"#?]*)"', written.read_text())]
+    assert links == [f"{directory.name}/report.html" for directory in made]
+    assert labelled("_c").startswith(" ")  # matplotlib leaves out what begins with _
 
 
 @pytest.mark.parametrize("index", ["absent/index.html", None])

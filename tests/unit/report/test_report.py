@@ -73,6 +73,43 @@ def run(tmp_path: Path) -> Run:
     return read_run(make(tmp_path / "out", faulty=True))
 
 
+def with_events(directory: Path, *found: Event, faulty: bool = False) -> Run:
+    make(directory, faulty=faulty)
+    with (directory / "events.jsonl").open("a") as file:
+        file.writelines(json.dumps(each) + "\n" for each in found)
+    return read_run(directory)
+
+
+def test_a_loss_that_became_nan_is_the_largest_difference(tmp_path: Path) -> None:
+    runs = [
+        with_events(tmp_path / name, event(5.0, 0, "epoch", epoch=1, step=80, loss=loss))
+        for name, loss in (("a", 0.1), ("b", None))
+    ]
+    difference = next(row for row in compare(*runs) if "largest relative" in row[0])
+    assert difference == ("loss, largest relative difference (epoch 1)", "0.1", "nan", "inf")
+
+
+def test_an_event_with_fields_missing_is_left_out(tmp_path: Path) -> None:
+    damaged = [event(3.0, 0, "recovered"), event(3.0, 0, "progress", step="x")]
+    run = with_events(tmp_path / "out", *damaged, faulty=True)
+    assert len(run.faults) == 1 and run.world_size().values == [3, 2, 2]
+
+
+def test_a_rank_that_left_one_start_may_be_lost_in_the_next(tmp_path: Path) -> None:
+    run = with_events(
+        tmp_path / "out",
+        event(4.1, 0, "resize", request="resize to 2", leaving=[2], world_size=2, refused=None,
+              step=40),
+        event(5.0, -1, "restart", number=1, reason="lost", step=40, ranks=3),
+        *(event(5.1, rank, "start", world_size=3, pid=1, host="h") for rank in range(3)),
+        event(6.0, 0, "spare-lost", step=50, lost=[2]),
+        event(7.0, 0, "epoch", epoch=1, step=80, loss=0.1),
+    )  # fmt: skip
+    before, after = (life for life in run.lives() if life.rank == 2)
+    assert before.left and not before.lost
+    assert after.lost and not after.left and after.end == 6.0
+
+
 def test_events_become_curves_over_time(run: Run) -> None:
     assert run.world_size() == ([0.0, 2.5, 4.0], [3, 2, 2])
     assert run.curve("loss") == [([1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 1 / 3, 0.25])]
