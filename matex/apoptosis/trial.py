@@ -62,7 +62,7 @@ class ModelTrial(Trial):
         self._removed: dict[int, set[int]] = {}  # by group, as applied
         self._removed_before = self._removed
         self._groups = groups_of(self.net)
-        self._copies = keras_hooks.copies_of_weights(model)
+        self._followers = keras_hooks.followers(model)
         self._sums: measure.Sums | None = None
         self._importances: list[np.ndarray] | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
@@ -166,7 +166,7 @@ class ModelTrial(Trial):
         self._removed_before = self._removed
         self._leave_out(self._removed | {one.number: removed_of([one]) for one in some})
         self._values += self.masks.refit(self._model, self._few)
-        self._values += surgery.carry_along(self._values, self._copies)
+        self._values += surgery.carry_along(self._values, self._followers)
         for variable, value in self._values:
             self._first.setdefault(id(variable), (variable, value))
 

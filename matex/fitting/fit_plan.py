@@ -53,7 +53,8 @@ class FitPlan:
         self.batches.refuse(stream=isinstance(source, Stream))
         if config.strategy == "sync":
             return
-        if keras_hooks.traits_of(model.optimizer).scales_loss:
+        traits = keras_hooks.traits_of(model.optimizer)
+        if traits.scales_loss:
             raise InputError(
                 f"strategy {config.strategy} wants an optimizer that makes every update. "
                 "Received: LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
@@ -70,6 +71,13 @@ class FitPlan:
                 centre_optimizer=self._centre_optimizer(replica),
             )
         )
+        if self.strategy.moves_weights_alone and traits.forgets_weights:
+            raise InputError(
+                f"strategy {config.strategy} moves weights, which Ftrl would take back: it makes "
+                "them of its own state in each update. "
+                f"Received: {type(model.optimizer).__name__}; take another optimizer, or strategy "
+                "gossip, which averages that state, too"
+            )
         self._say_one_level()
         alike = self.strategy.sums_gradients
         self.replicas = ReplicaCheck(run, model, every=config.check_every, alike=alike)

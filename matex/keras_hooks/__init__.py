@@ -134,8 +134,9 @@ from matex.keras_hooks.tensors import (
     tensor_of,
 )
 from matex.keras_hooks.variable_resizing import (
+    Follower,
     WeightUsers,
-    copies_of_weights,
+    followers,
     renew_validation,
     resize,
     set_input_shapes,
@@ -146,6 +147,7 @@ from matex.keras_hooks.xla import exchange_in_graph, exchange_outside_xla, leave
 __all__ = [
     "NOISE_SCOPE",
     "Chance",
+    "Follower",
     "Generators",
     "GraphCall",
     "LayerScale",
@@ -179,7 +181,6 @@ __all__ = [
     "code_of",
     "components_of",
     "constant",
-    "copies_of_weights",
     "count_noise",
     "counts_add_up",
     "cut_rows",
@@ -193,6 +194,7 @@ __all__ = [
     "flat_layers",
     "flat_logs",
     "flatten",
+    "followers",
     "forget_best_weights",
     "forget_fit",
     "functional_of",

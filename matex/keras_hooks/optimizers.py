@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from matex.keras_hooks.second_moments import with_inner
 from matex.keras_hooks.tensors import outside_functions
 from matex.replacing import replaced
 
@@ -227,19 +228,27 @@ class OptimizerTraits(NamedTuple):
         sets_when_built: whether it set variables when it was built here, such as copies of
             weights. Keras builds it in the step that it traces, so plain Keras sets them anew in
             each.
+        forgets_weights: whether it makes weights of its slots alone, whatever they were before.
     """
 
     scales_loss: bool
     takes_sums: bool
     sets_when_built: bool = False
+    forgets_weights: bool = False
 
 
 def traits_of(optimizer: Any) -> OptimizerTraits:
     """The traits of an optimizer of Keras. Local."""
     scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     if type(optimizer) is not keras.optimizers.SGD:
-        sets = optimizer in _setting
-        return OptimizerTraits(scales_loss, takes_sums=False, sets_when_built=sets)
+        return OptimizerTraits(
+            scales_loss,
+            takes_sums=False,
+            sets_when_built=optimizer in _setting,
+            forgets_weights=any(
+                isinstance(one, keras.optimizers.Ftrl) for one in with_inner(optimizer)
+            ),
+        )
     clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
     return OptimizerTraits(scales_loss, takes_sums=not any(clips))
 

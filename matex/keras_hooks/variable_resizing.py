@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -21,9 +21,10 @@ from matex.keras_hooks.optimizers import optimizers_of
 from matex.keras_hooks.second_moments import with_inner
 
 __all__ = [
+    "Follower",
     "Slot",
     "WeightUsers",
-    "copies_of_weights",
+    "followers",
     "renew_validation",
     "resize",
     "set_input_shapes",
@@ -104,20 +105,57 @@ def _named_after(slot: Any, weights: Iterable[Any]) -> Any | None:
     return max(found, key=lambda weight: len(weight.path), default=None)
 
 
-def copies_of_weights(model: Any) -> list[tuple[Any, Any]]:
-    """Each slot of the optimizers of *model* that is a weight itself, as averages are, and that.
+class Follower(NamedTuple):
+    """Slot of an optimizer that must follow changes of its weight that the optimizer has not made.
 
-    It must follow changes of the weight that the optimizer does not make.
+    ``value`` is a function of the slot, and of the weight before and after the change, as arrays:
+    it returns the slot that belongs to the weight after it.
     """
-    found: list[tuple[Any, Any]] = []
+
+    slot: Any
+    weight: Any
+    value: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def followers(model: Any) -> list[Follower]:
+    """Slots of the optimizers of *model* of which the next updates make weights: averages, sums."""
+    found: list[Follower] = []
     for one in (each for optimizer in optimizers_of(model) for each in with_inner(optimizer)):
-        lists = [getattr(one, "_model_variables_moving_average", None)]
+        copies = [getattr(one, "_model_variables_moving_average", None)]
         if isinstance(one, _AVERAGED) and one.built:
-            lists.append(one._momentums)
-        for values in filter(None, lists):
+            copies.append(one._momentums)
+        for values in filter(None, copies):
             pairs = zip(values, one._trainable_variables, strict=True)
-            found += [(copy, weight) for copy, weight in pairs if copy is not None]
+            found += [Follower(copy, weight, _moved) for copy, weight in pairs if copy is not None]
+        if isinstance(one, keras.optimizers.Ftrl) and one.built:
+            of_each = zip(one._linears, one._accumulators, one._trainable_variables, strict=True)
+            found += [
+                Follower(z, weight, _inverted(one, n)) for z, n, weight in of_each if z is not None
+            ]
     return found
+
+
+def _moved(copy: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    return np.asarray(copy + (after - before))
+
+
+def _inverted(
+    ftrl: Any, accumulator: Any
+) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """Function that returns the sum z of which the next update makes the weight *after*.
+
+    Ftrl sets a weight to (clip(z, -l1, l1) - z) / q, whatever it was.
+    """
+    rate = np.float64(ftrl.learning_rate)
+    power = np.asarray(accumulator.numpy(), np.float64) ** -ftrl.learning_rate_power
+    q = power / rate + 2 * ftrl.l2_regularization_strength + ftrl.beta / rate
+    l1 = ftrl.l1_regularization_strength
+
+    def value(z: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        wanted = np.where(after == 0, np.clip(z, -l1, l1), -after * q - np.sign(after) * l1)
+        return np.where(after == before, z, wanted).astype(z.dtype)
+
+    return value
 
 
 def _axes(name: str, slot: Any, weight: Any) -> tuple[int, ...]:

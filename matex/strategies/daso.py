@@ -66,6 +66,7 @@ class Daso(Strategy):
 
     name = "daso"
     averages_gradients = True
+    moves_weights_alone = True  # by an average between nodes
 
     def __init__(
         self,

@@ -79,16 +79,18 @@ class Gossip(Strategy):
         self.traffic = Traffic(1, message.nbytes)
 
     def after_step(self, step: int) -> None:
-        got = None if self._swap is None else self._swap.wait()
-        if got is not None:
+        if (got := self._end_swap()) is not None:
             now, got = self._replica.read(), self._decoded(got)
             magnitudes = self._replica.magnitudes(now, self._sent, got)
             self._replica.write(mix(now, self._sent, got, magnitudes))
 
     def step_declined(self, step: int) -> None:
+        self._end_swap()  # for memory that MPI still uses; models are as before
+
+    def _end_swap(self) -> np.ndarray | None:
+        """Partner's message; None if none is under way or it does not arrive whole."""
         swap, self._swap = self._swap, None
-        if swap is not None:
-            swap.wait()  # for memory that MPI still uses; models are as before
+        return None if swap is None else swap.wait()
 
     def _message(self, model: np.ndarray) -> np.ndarray:
         """Message for *model*; sets :attr:`_sent` to the model that a partner decodes from it."""
@@ -116,7 +118,8 @@ class Gossip(Strategy):
         return model
 
     def consensus(self) -> None:
-        """Set every replica to the mean of all."""
+        """Set every replica to the mean of all; messages of a step that failed are dropped."""
+        self._end_swap()
         if self._have_diverged:
             self._have_diverged = False
             self._distance = average_replicas(self._communicator, self._replica)

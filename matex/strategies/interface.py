@@ -69,6 +69,10 @@ class Strategy:
     """Whether gradients that the step's collective does not carry go through
     :meth:`average_gradients` before they are applied."""
 
+    moves_weights_alone: ClassVar[bool] = False
+    """Whether it moves weights and leaves the optimizer's state as it is. An optimizer that makes
+    weights of its state alone would take such moves back."""
+
     traffic: Traffic = Traffic()
     """Traffic of the newest step, from :meth:`before_step` to :meth:`after_step`. Local."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -162,6 +163,33 @@ def test_a_rank_that_is_one_operation_behind_waits_for_nobody(
     strategy.consensus()
     found = comm.allgather(vector.value)
     assert all(np.array_equal(row, found.rows[0]) for row in found.rows)
+
+
+def transfers() -> list[ft.Sending | ft.Receiving]:
+    """All messages of this process whose memory is still in use."""
+    return [one for one in gc.get_objects() if isinstance(one, ft.Sending | ft.Receiving)]
+
+
+def test_a_step_that_ends_by_an_error_leaves_no_message_behind(
+    name: str, comm: ft.Communicator
+) -> None:
+    """MPI would still write to memory that Python has given to others by then."""
+    from mpi4py import MPI
+
+    of_others = set(map(id, transfers()))
+    vector = Vector()
+    strategy = STRATEGIES[name](comm, vector)
+    strategy.epoch_begins(1)
+    for step in range(5):
+        strategy.before_step(step)
+        comm.barrier()
+        if step < 4:  # the last one has gradients that are not finite, on all ranks
+            update(strategy, vector, 0.1 * (vector.value - comm.world.rank), step=step)
+            strategy.after_step(step)
+    own = [one for one in transfers() if id(one) not in of_others]
+    strategy.consensus()
+    requests = [request for one in own for request in one._requests]
+    assert all(request == MPI.REQUEST_NULL for request in requests)
 
 
 def test_ranks_with_data_of_their_own_find_the_common_optimum(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from matex import keras_hooks
 from matex.apoptosis.graph.network import Network, Reading
 from matex.apoptosis.graph.trace import Group
 from matex.apoptosis.graph.units import occurrences
@@ -69,26 +70,26 @@ def _constrain(variable: Any | None) -> None:
 
 
 def carry_along(
-    changed: Sequence[tuple[Any, np.ndarray]], copies: Sequence[tuple[Any, Any]]
+    changed: Sequence[tuple[Any, np.ndarray]], followers: Sequence[keras_hooks.Follower]
 ) -> list[tuple[Any, np.ndarray]]:
-    """Change copies of weights, such as moving averages, by the change of the weights; local.
+    """Change slots that follow weights, such as moving averages, as the weights change; local.
 
     Args:
         changed: assigned variables, in order, and their former values.
-        copies: each copy and its weight.
+        followers: slots of the model's optimizers that follow its weights.
 
     Returns:
-        Assigned copies, and their former values.
+        Assigned slots, and their former values.
     """
     first: dict[int, np.ndarray] = {}
     for variable, value in changed:
         first.setdefault(id(variable), value)
     before = []
-    for copy, weight in copies:
+    for slot, weight, value_of in followers:
         if id(weight) in first:
-            old = np.asarray(copy.numpy())
-            before.append((copy, old))
-            copy.assign(old + (np.asarray(weight.numpy()) - first[id(weight)]))
+            old = np.asarray(slot.numpy())
+            before.append((slot, old))
+            slot.assign(value_of(old, first[id(weight)], np.asarray(weight.numpy())))
     return before
 
 

@@ -153,4 +153,5 @@ def _traced(
         tf.TensorSpec(shape, v.dtype) for shape, v in zip(shapes, model.weights, strict=True)
     ]
     rows = [tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype) for leaf in tf.nest.flatten(batch)]
-    return tf.function(evaluate, autograph=False, input_signature=[weights, rows])
+    traced: Callable[..., Any] = keras_hooks.graph_of(evaluate, weights, rows)
+    return traced

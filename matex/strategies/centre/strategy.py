@@ -30,6 +30,8 @@ class CentreStrategy(Strategy):
         topology: order in which ranks push to each other.
     """
 
+    moves_weights_alone = True
+
     def __init__(
         self,
         communicator: ft.Communicator,

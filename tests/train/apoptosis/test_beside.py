@@ -93,6 +93,22 @@ def test_copies_of_weights_get_what_the_weights_get(name: str) -> None:
     np.testing.assert_allclose(outputs(kind(0.0, **averaging)), wanted, atol=1e-4)
 
 
+def test_an_optimizer_that_makes_weights_of_its_slots_makes_those_of_the_event() -> None:
+    """Ftrl does in each update; else the kept units lose what they took over in the next one."""
+    model, x, y = make()
+    optimizer = keras.optimizers.Ftrl(0.1, l1_regularization_strength=1e-6)
+    model.compile(optimizer, "binary_crossentropy")
+    optimizer.build(model.trainable_variables)
+    for linear, variable in zip(optimizer._linears, model.trainable_variables, strict=True):
+        linear.assign(-variable * 0.1**0.5 / 0.1)  # else its first update forgets the weight
+    fit(model, x, y, once("natural", delta=None))
+    assert model.get_layer("a").units < 64
+    wanted = np.asarray(model(x))
+    assert wanted.std() > 0.01
+    optimizer.apply([tf.zeros(v.shape) for v in model.trainable_variables])
+    np.testing.assert_allclose(model(x), wanted, atol=1e-4)
+
+
 def test_early_stopping_restores_weights_of_the_present_shapes() -> None:
     """The best since the last event, also where an epoch before it was better."""
     model, x, y = make()

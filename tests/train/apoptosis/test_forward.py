@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import keras
@@ -65,6 +66,19 @@ def walks_of(forward: Forward, batch: tuple[Any, ...]) -> int:
     np.testing.assert_allclose(outputs, wanted, atol=1e-6)
     assert got == pytest.approx(loss, rel=1e-5)
     return walks
+
+
+def test_nothing_warns_of_a_trace_for_each_event(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow would, of the fifth, as if the function were the user's; twice in a process."""
+    monkeypatch.setattr(logging.getLogger("tensorflow"), "propagate", True)
+    model, batch = make((5,), [layers.Dense(12, "relu")])
+    forward = Traced(model)
+    for _ in range(7):
+        forward(batch)
+        forward.forget()
+    assert "retracing" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", HIDDEN)

@@ -337,6 +337,7 @@ def fit(x, optimizer, *callbacks, **options):
 x, y = np.zeros((64, 2)), np.zeros((64, 1))
 fit(x, "sgd", matex.Apoptosis(), y=y)
 fit(x, keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD()), y=y)
+fit(x, keras.optimizers.Ftrl(), y=y)
 fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(8), "sgd")
 """
 
@@ -344,12 +345,13 @@ fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(8), "sgd")
 def test_what_cannot_go_together_is_refused_in_one_line(tmp_path: Path) -> None:
     script = tmp_path / "refused.py"
     script.write_text(REFUSED)
-    options = ["--strategy", "gossip", "--batch-per-rank", "--lr-scaling", "sqrt", script]
+    options = ["--strategy", "easgd", "--batch-per-rank", "--lr-scaling", "sqrt", script]
     done = execute([sys.executable, "-m", "matex", *options], directory=tmp_path)
     said = [line for line in done.stdout.splitlines() if line.startswith("refused: ")]
     wanted = (
         "apoptosis wants",
         "makes every update",
+        "which Ftrl would take back",
         "whose batches fit makes",
     )
     assert len(said) == len(wanted), done.stdout + done.stderr
