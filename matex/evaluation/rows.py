@@ -17,6 +17,7 @@ from matex.errors import TrainingError
 from matex.evaluation.metric_states import MetricStates
 from matex.evaluation.test_step import Sharing, TestStep
 from matex.exchange import sums
+from matex.partition.passes import Passes
 from matex.partition.spans import Span, assigned, size
 
 __all__ = ["RowEvaluation", "without_effect"]
@@ -91,9 +92,9 @@ class RowEvaluation:
         self._step.renew()
 
     @property
-    def passed(self) -> tuple[int, int, int]:
-        """State for a rank that joins, as of :class:`StreamEvaluation`."""
-        return 0, 0, -1 if self._step.sharing is None else int(self._step.sharing)
+    def passed(self) -> Passes:
+        """State for a rank that joins."""
+        return Passes(0, 0, -1 if self._step.sharing is None else int(self._step.sharing))
 
     @property
     def num_batches(self) -> int:

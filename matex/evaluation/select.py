@@ -11,6 +11,7 @@ from matex.evaluation.stream import StreamEvaluation
 from matex.evaluation.test_step import Sharing
 from matex.keras_hooks.models import refuse_scopes
 from matex.partition.order import as_stored
+from matex.partition.passes import Passes
 from matex.run.context import RunContext
 from matex.sources.data_agreement import check_same_data
 from matex.sources.interface import RowSource, Source
@@ -35,13 +36,13 @@ class SharedIterators:
         feed: MakeFeed,
         given: dict[str, Any],
         *,
-        passed: tuple[int, ...] | None = None,
+        passed: Passes | None = None,
     ) -> RowEvaluation | StreamEvaluation:
         """Shared iterator of ``evaluate`` and of fit's validation.
 
         Args:
-            passed: on a rank alone that joins those who have been through the data: their
-                evaluation's ``passed``; local, then.
+            passed: passes that this evaluation goes on after; None, the default, if none were
+                made. Where the other ranks made them, the call is local.
 
         Raises:
             NotShareable: every rank must evaluate all of the data.
@@ -49,7 +50,8 @@ class SharedIterators:
         run = self._run
         self._refuse_shares(model)
         batches = rows_of(**{**given, "steps_per_epoch": None})
-        if passed is None:
+        passed = passed or Passes()
+        if not passed.are_of_others:
             check_same_data(run.communicator, given["x"], batches, "evaluate")
         if batches is None:
             evaluation = StreamEvaluation(
@@ -60,8 +62,7 @@ class SharedIterators:
                 progress=run.watchdog.progress,
                 say=run.terminal.say_once,
             )
-            if passed is not None:
-                evaluation.go_on_after(*passed)
+            evaluation.go_on_after(passed)
             return evaluation
         steps = given.get("steps_per_epoch")
         # Keras spreads all rows over the steps where no size is given.
@@ -75,7 +76,7 @@ class SharedIterators:
             faults=run.steps.faults,
             watchdog=run.watchdog,
             say=run.terminal.say_once,
-            sharing=Sharing(passed[2]) if passed and passed[2] >= 0 else None,
+            sharing=Sharing(passed.sharing) if passed.sharing >= 0 else None,
         )
 
     def _refuse_shares(self, model: Any) -> None:

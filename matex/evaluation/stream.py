@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex.errors import TrainingError
+from matex.errors import DataError, TrainingError
 from matex.evaluation.metric_states import MetricStates
 from matex.evaluation.rows import without_effect
 from matex.evaluation.test_step import Sharing, TestStep
 from matex.exchange import sums
 from matex.keras_hooks.rows import is_free
+from matex.partition.passes import Passes
 from matex.partition.spans import Span, assigned, size
 from matex.sources.stream import Stream
 from matex.sources.stream_batch import StreamBatch
@@ -64,21 +65,22 @@ class StreamEvaluation:
         self._sum: np.ndarray | None = None
         self._batches = 0
         self._passes = 0
+        self._before = Passes()  # passes that the next one goes on after
         self._end = EndOfData(model, stream, model.test_step, self._step.as_noted)
         self._has_ended = False
 
     @property
-    def passed(self) -> tuple[int, int, int]:
-        """Number of passes begun, digest of their data, and sharing (-1: unknown)."""
+    def passed(self) -> Passes:
+        """Passes so far."""
         sharing = self._step.sharing
-        return self._passes, self._stream.digest, -1 if sharing is None else int(sharing)
+        known = -1 if sharing is None else int(sharing)
+        return Passes(self._passes, self._stream.digest, known)
 
-    def go_on_after(self, passes: int, digest: int, sharing: int) -> None:
-        """Continue after *passes* that the other ranks have made; local."""
-        self._passes = passes
-        self._stream.resume(passes, digest, is_raw=self._stream.is_raw, alone=True)
-        if sharing >= 0:
-            self._step.settle(Sharing(sharing))
+    def go_on_after(self, passes: Passes) -> None:
+        """Continue after *passes* that other ranks, or a run before, have made; local."""
+        self._before, self._passes = passes, passes.number
+        if passes.sharing >= 0:
+            self._step.settle(Sharing(passes.sharing))
 
     def retrace(self) -> None:
         """Trace again, because the model's shapes have changed; local."""
@@ -109,11 +111,31 @@ class StreamEvaluation:
 
     def __iter__(self) -> Iterator[tuple[int, int, StreamEvaluation]]:
         self._faults.at("validation")
+        self._skip()
         self._passes += 1
         self._window, self._sum, self._has_ended = [], None, False
         self._batches = 0
         for first, last in self._stream.epoch(0, 0, self._model.steps_per_execution):
             yield first, last, self
+
+    def _skip(self) -> None:
+        """Read the passes that this evaluation goes on after, as Keras goes over them.
+
+        Raises:
+            DataError: their batches are not those of the other ranks.
+        """
+        before, self._before = self._before, Passes()
+        stream = self._stream
+        for _ in range(before.number):
+            with stream.catch_stop_iteration():
+                for _ in stream.epoch(0, 0, self._model.steps_per_execution):
+                    if stream.next() is None:
+                        raise StopIteration
+                    while stream.next() is not None:
+                        pass
+            stream.reset()
+        if before.are_of_others and before.digest != stream.digest:
+            raise DataError(f"evaluation: {stream.explanation}")
 
     def run(self) -> dict[str, Any]:
         """Evaluate the next ``steps_per_execution`` batches; sometimes collective.

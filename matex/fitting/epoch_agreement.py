@@ -1,12 +1,12 @@
-"""Agreement of all ranks after an epoch: stop, learning rate, equal weights."""
+"""Agreement of all ranks after an epoch and after training: stop, rate, equal weights."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import ft
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.fitting.agreement import check_hashes
@@ -34,6 +34,7 @@ class EpochAgreement:
     def __init__(self, run: RunContext, model: Any, callbacks: Any) -> None:
         self._run = run
         self._model = model
+        self._newest: int | None = None  # epoch
         self._has_own_callbacks = any(
             not keras_hooks.is_of_keras(callback) for callback in keras_hooks.listed(callbacks)
         )
@@ -53,32 +54,47 @@ class EpochAgreement:
         row = np.zeros(4, np.uint64)
         row[0] = stops
         row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
-        row[2] = int(model_state.weights_hash(model_state.weights_of(model)), 16)
+        row[2] = self._weights_hash()
         row[3] = run.elastic.is_short
+        self._newest = epoch
         gathered = run.communicator.allgather(row)
-        self._settle_weights(gathered, epoch)
+        self._settle_weights(gathered.ranks, gathered.rows[:, 2].tolist(), f"after epoch {epoch}")
         if rate is not None:
             leader_s = gathered[min(gathered.ranks)]
             rate.assign(float(leader_s[1].view(np.float64)))
         return Agreed(bool(gathered.rows[:, 0].any()), bool(gathered.rows[:, 3].any()))
 
-    def _settle_weights(self, gathered: ft.Gathered, epoch: int) -> None:
+    def settle_end(self) -> None:
+        """Agree after the callbacks' ``on_train_end``, with the leader's weights.
+
+        A callback may set weights there, such as the best ones by a value that ranks measure
+        differently. Without callbacks of the script all ranks have done the same.
+        """
+        if self._has_own_callbacks:
+            own = np.array([self._weights_hash()], np.uint64)
+            gathered = self._run.communicator.allgather(own)
+            self._settle_weights(gathered.ranks, gathered.rows[:, 0].tolist(), "after training")
+
+    def _weights_hash(self) -> int:
+        return int(model_state.weights_hash(model_state.weights_of(self._model)), 16)
+
+    def _settle_weights(self, ranks: Sequence[int], hashes: Sequence[int], when: str) -> None:
         """Make weights equal on all ranks; collective if they differ.
 
         Args:
-            gathered: rows with the 64-bit hash of each rank's weights in column 2.
+            hashes: 64-bit hash of the weights of each of *ranks*.
+            when: time of the hashes, for the line.
         """
-        ranks, hashes = gathered.ranks, gathered.rows[:, 2].tolist()
         if not self._has_own_callbacks:
-            check_hashes(ranks, hashes, f"after epoch {epoch}")
+            check_hashes(ranks, hashes, when)
         if len(set(hashes)) == 1:
             return
         run, leader = self._run, min(ranks)
-        others = [rank for rank, digest in zip(ranks, hashes, strict=True) if rank != leader
-                  and digest != gathered[leader][2]]  # fmt: skip
+        known = dict(zip(ranks, hashes, strict=True))
+        others = [rank for rank, digest in known.items() if digest != known[leader]]
         model_state.broadcast(run.communicator, self._model)
-        run.records.events.write("weights-settled", epoch=epoch, leader=leader, ranks=others)
+        run.records.events.write("weights-settled", epoch=self._newest, leader=leader, ranks=others)
         run.terminal.say(
-            f"after epoch {epoch} callbacks changed the weights differently on rank "
+            f"{when} callbacks changed the weights differently on rank "
             f"{', '.join(map(str, others))} than on rank {leader}, whose weights all ranks now have"
         )

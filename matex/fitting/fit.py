@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import ft
 from matex import keras_hooks
 from matex.errors import MatexError, NotShareable
@@ -26,7 +24,9 @@ from matex.fitting.trained_models import TrainedModels
 from matex.fitting.training_stops import TrainingStops
 from matex.fitting.whole_batches import WholeBatches
 from matex.keras_hooks import early_optimizers
+from matex.keras_hooks.log_values import numbers_in
 from matex.partition.order import OrderSeed
+from matex.partition.passes import Passes
 from matex.run.context import RunContext
 from matex.sources.data_agreement import check_same_data, check_same_validation
 from matex.sources.select import MakeFeed, once, rows_of
@@ -201,20 +201,18 @@ class Fit:
         shared.retracing.joined()
         handover.begin(self._model, shared.iterator, self._arguments)
 
-    def passed_validation(self) -> tuple[int, ...] | None:
-        """Progress of the validation iterator that other ranks had when this one joined.
-
-        Returned by the first call only; None if this rank was there itself.
-        """
-        return None if self._handover is None else self._handover.passed_validation()
+    @property
+    def validated(self) -> Passes:
+        """Passes through the validation data, of this rank or of those whose state it has."""
+        return self._checkpoint.validated
 
     # Steps and epochs.
 
     def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Make the steps of a call of Keras's train function; return the logs; collective."""
         early_optimizers.now_built(self._model)
-        if self._handover is not None:
-            self._handover.take_files()
+        if self._handover is not None and self._handover.take_files():
+            self._checkpoint.restore_step()
         if self._iterator is not None:
             self._logs = self._iterator.run(original)
         else:
@@ -251,7 +249,7 @@ class Fit:
         report = EpochReport(
             epoch=epoch,
             logs=logs or {},
-            metrics={k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0},
+            metrics=numbers_in(logs),
             digest=0 if iterator is None else iterator.source.digest,
             is_complete=iterator is not None and iterator.epoch_is_complete,
             is_last=bool(model.stop_training or epoch + 1 == self._arguments["epochs"]),
@@ -270,6 +268,10 @@ class Fit:
             left = cursor.epoch_samples - cursor.samples
             left += cursor.epoch_samples * (self._arguments["epochs"] - 1 - epoch)
             self._run.records.ledger.expect_samples(-left)
+
+    def after_end(self) -> None:
+        """Give all ranks one model, after the callbacks' ``on_train_end``; collective."""
+        self._agreement.settle_end()
 
     def shapes_changed(self) -> None:
         """Retrace the step between two steps, because the model's shapes have changed; local."""

@@ -12,8 +12,10 @@ import keras
 import numpy as np
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
+from matex.keras_hooks.batch_counts import BATCH_COUNT
 from matex.keras_hooks.callback_state.own_state import own_state, restore_own_state
 from matex.keras_hooks.callback_state.stateless import keeps_something
+from matex.keras_hooks.log_values import as_json, numbers_in
 from matex.replacing import replace
 
 __all__ = [
@@ -46,12 +48,17 @@ _ORBAX: tuple[type, ...] = (
 
 _SAVING = ((_ORBAX, "_save_checkpoint"), (keras.callbacks.BackupAndRestore, "_save_model"))
 
+# Where callbacks count batches, for a ``save_freq`` that is a number of these.
+_BATCHES = ("_batches_seen_since_last_saving", "_last_batch_seen")
+
 # Class -> attributes: numbers or None, and for EarlyStopping the list of best weights.
 _MEMORY: dict[type, tuple[str, ...]] = {
-    **dict.fromkeys(_ORBAX, ("best",)),
+    **dict.fromkeys(_ORBAX, ("best", "_total_batches_seen", *_BATCHES)),
+    keras.callbacks.BackupAndRestore: ("_current_epoch", *_BATCHES),
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", _LIST),
     keras.callbacks.ReduceLROnPlateau: ("wait", "cooldown_counter", "best"),
-    keras.callbacks.ModelCheckpoint: ("best",),
+    keras.callbacks.ModelCheckpoint: ("best", *_BATCHES),
+    keras.callbacks.TensorBoard: (BATCH_COUNT,),
     keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
 }
 
@@ -64,8 +71,7 @@ class _Notes(keras.callbacks.Callback):
         self._note = note
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        numbers = {name: float(v) for name, v in (logs or {}).items() if np.ndim(v) == 0}
-        self._note({"epoch": epoch, **numbers})
+        self._note({"epoch": epoch, **numbers_in(logs)})
 
 
 def note_epochs(note: Callable[[dict[str, float]], None]) -> None:
@@ -216,12 +222,12 @@ def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None
         ended: an epoch and its logs that Keras is about to record.
     """
     history = model.history
-    logs = {name: [_number(value) for value in values] for name, values in history.history.items()}
+    logs = {name: [as_json(value) for value in values] for name, values in history.history.items()}
     epochs = _epochs(history)
     if ended is not None:
         epochs.append(ended[0])
         for name, value in ended[1].items():
-            logs.setdefault(name, []).append(_number(value))
+            logs.setdefault(name, []).append(as_json(value))
     return {"epoch": epochs, "logs": logs}
 
 
@@ -258,10 +264,6 @@ def add_epochs(model: Any) -> None:
 def _epochs(history: Any) -> list[int]:
     # Keras's own have none before training begins.
     return [*getattr(history, _BEFORE, ()), *getattr(history, "epoch", ())]
-
-
-def _number(value: Any) -> Any:
-    return float(value) if np.ndim(value) == 0 else np.asarray(value).tolist()
 
 
 def _deciding(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any, tuple[str, ...]]]:

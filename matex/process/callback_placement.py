@@ -5,8 +5,7 @@ on all ranks after ``fit``, whichever rank died meanwhile, and they change the s
 ranks. Keras's callbacks that decide by the logs, which are equal on all ranks, run on all ranks,
 too. Keras's callbacks that only write, and any whose class sets ``on_one_rank = True``, run on the
 leader; when it dies the next leader's copy is begun and continues, after the end of the epoch or of
-the fit that the dead one may have left out. ModelCheckpoint and OrbaxCheckpoint keep their best
-value on every rank but save on one; the state that BackupAndRestore restores goes to all ranks.
+the fit that the dead one may have left out. ModelCheckpoint decides on every rank but saves on one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import keras
 
 from matex import keras_hooks
 from matex.files.private import PrivateFiles
-from matex.keras_hooks import early_optimizers
+from matex.keras_hooks import batch_counts, early_optimizers
 from matex.process.leader_writes import NotedSaves, drop_row, in_order, keeping_rows, lines_written
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 from matex.records import console
@@ -90,6 +89,8 @@ class OnLeader(keras.callbacks.Callback):
             self._left_out = lambda: self._end_anew(*args)
         elif name == "on_train_end":
             self._left_out = lambda: self._call(name, *args)
+        else:
+            batch_counts.count_batch(self._inner, name)
         if name.endswith("_end"):  # after it: a rank that leads only now has not begun the phase
             self._begun.pop(name.replace("_end", "_begin"), None)
 
@@ -102,7 +103,7 @@ class OnLeader(keras.callbacks.Callback):
             self._ready = True
             self._inner.set_model(self.model)
             if name != "on_train_begin":
-                with keeping_rows(self._inner):
+                with keeping_rows(self._inner), batch_counts.keeping_count(self._inner):
                     for begun in [one for one in self._begun if one != name]:
                         getattr(self._inner, begun)(*self._begun[begun])
             elif self.resumed is not None:
@@ -193,7 +194,7 @@ class AgreementCallback(keras.callbacks.Callback):
 
     def resume(self, epoch: int, lines: list[int]) -> None:
         """Go on from *epoch* with CSV files that had so many *lines* before the fit. Local."""
-        counts = in_order([one.inner for one in self.on_leader], lines)
+        counts = in_order([each.inner for each in self.on_leader], lines)
         for one, count in zip(self.on_leader, counts, strict=True):
             one.resumed = {"before": epoch, "lines": count}
 

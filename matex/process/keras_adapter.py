@@ -121,6 +121,7 @@ class KerasAdapter:
             if fit.resumed_epoch is not None:
                 last.resume(fit.resumed_epoch, fit.csv_lines)
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
+            fit.after_end()
             self._share_written()
             last.write_left_out()
             self.run.elastic.arrivals.note_history(number, keras_hooks.history_of(model))
@@ -204,7 +205,7 @@ class KerasAdapter:
         if call is CallKind.FIT and fit and not fit.has_begun:
             return fit.begin(feed, given)
         if call in (CallKind.EVALUATE, CallKind.FIT):
-            passed = fit.passed_validation() if call is CallKind.FIT and fit else None
+            passed = fit.validated if call is CallKind.FIT and fit else None
             evaluation = functools.partial(self._shared.evaluation, passed=passed)
             if self._sees_test_batches:
                 self._say_whole("evaluates", "a callback sees each batch")

@@ -77,8 +77,8 @@ class CheckpointListener(FitListener):
         if not report.is_complete:
             return
         best = monitored(run.config.monitor)
-        if run.config.keep_best and run.config.checkpoint and best.name not in report.logs:
-            run.terminal.say_once(best.line_without(report.logs))
+        if run.config.keep_best and run.config.checkpoint and best.name not in report.metrics:
+            run.terminal.say_once(best.line_without(report.metrics))
         self._checkpoint.measure()
         after = Cursor(report.epoch + 1, 0, report.digest)
 

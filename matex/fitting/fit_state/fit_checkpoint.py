@@ -22,7 +22,9 @@ from matex.fitting.fit_state.callback_memory import callbacks_held, restore_call
 from matex.fitting.fit_state.clock_readings import ClockReadings
 from matex.fitting.listeners import Cursor
 from matex.keras_hooks.callback_state.own_state import callbacks_begun, fit_begins
+from matex.keras_hooks.log_values import numbers_in
 from matex.partition.order import OrderSeed
+from matex.partition.passes import Passes
 from matex.run.context import RunContext
 
 __all__ = ["LOOP", "RAW", "FitCheckpoint", "first_epoch", "is_of_fit", "stops_inside"]
@@ -34,8 +36,8 @@ LOOP = "loop"
 #: digest, is of batches before their maps.
 RAW = "raw"
 
-# Name in the cursor: whether training was stopped there.
-_STOPPED = "stopped"
+# Names in the cursor: whether training was stopped there, and passes through validation data.
+_STOPPED, _VALIDATED = "stopped", "validated"
 
 _DATA, _LINES = "data", "csv_lines"
 
@@ -94,6 +96,7 @@ class FitCheckpoint:
         self.is_raw = False  # of the digests in a cursor
         self.data: list[float] = []
         self.batches = FitBatches()
+        self.validated_before = Passes(0 if saved is None else saved.cursor.get(_VALIDATED, 0))
         self._lines: np.ndarray | None = None if saved is None else saved.extra.get(_LINES)
 
     # Restoring.
@@ -160,12 +163,24 @@ class FitCheckpoint:
         as an epoch begins, such as the learning rate.
         """
         saved, self.saved = self.saved, None
-        if saved is None or not saved.cursor["samples"]:
+        if saved is None:
             return
-        if self._continues:
-            self._repeated = saved
-            self._undo_callbacks(saved)
-        model_state.restore_metrics(self._model, saved)
+        # The state of a rank that joins is of the running step, for which callbacks had begun.
+        inside = bool(saved.cursor["samples"])
+        self._repeated = saved if inside or not self._continues else None
+        if inside:
+            if self._continues:
+                self._undo_callbacks(saved)
+            model_state.restore_metrics(self._model, saved)
+
+    def restore_step(self) -> None:
+        """Restore what callbacks have changed that began the running step on a rank that joins.
+
+        Called right before the step: other ranks' callbacks had begun the epoch and the batch when
+        they sent their state, and those of this rank have begun both once more.
+        """
+        if self._repeated is not None:
+            self._undo_callbacks(self._repeated)
 
     def restore_batch(self) -> None:
         """Restore what callbacks have changed that saw the interrupted run's last batch again."""
@@ -179,13 +194,24 @@ class FitCheckpoint:
     def _undo_callbacks(self, saved: checkpoints.Snapshot) -> None:
         model_state.restore(self._model, saved)
         keeping = self._readings.include
-        restore_callbacks(self._callbacks, saved.extra, keeping=keeping, as_scripted=True)
+        restore_callbacks(
+            self._callbacks, saved.extra, keeping=keeping, as_scripted=self._continues
+        )
 
     def shapes_changed(self) -> None:
         """Measure the state again, because the model's shapes have changed."""
         self._architecture = self._nbytes = None
 
     # Saving.
+
+    @property
+    def validated(self) -> Passes:
+        """Passes through the validation data so far."""
+        iterator = keras_hooks.validation_of(self._model)
+        if iterator is None:
+            return self.validated_before
+        passes: Passes = getattr(iterator, "passed", Passes(0, 0))
+        return passes
 
     def measure(self) -> None:
         """Tell the saver the size of the state; local, once until the shapes change."""
@@ -222,6 +248,8 @@ class FitCheckpoint:
         }
         if stopped:
             saved_cursor[_STOPPED] = 1
+        if passes := self.validated.number:
+            saved_cursor[_VALIDATED] = passes
         if self._run.ranks.virtual_workers:
             saved_cursor[VIRTUAL] = self._run.ranks.virtual_workers
         extra = {
@@ -238,8 +266,8 @@ class FitCheckpoint:
             self._run.elastic.arrivals.histories, keras_hooks.history_of(self._model, ended=ended)
         )
         best = monitored(self._run.config.monitor)
-        if logs and best.name in logs:
-            extra["score"] = np.array(float(logs[best.name]) * best.sign)
+        if (score := numbers_in(logs).get(best.name)) is not None:
+            extra["score"] = np.array(score * best.sign)
         return model_state.hold(
             self._model,
             saved_cursor,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import checkpoints
+from matex.partition.passes import Passes
 from matex.partition.slot_capacity import SlotCapacity
 
 __all__ = ["FitProgress"]
@@ -27,7 +28,7 @@ class FitProgress:
         replica_pace: ``pace`` of the replica check.
         save_numbers: ``numbers`` of the saver.
         history: :func:`matex.keras_hooks.history_of` the fit.
-        validated: ``passed`` of its validation iterator; None before the first validation.
+        validated: passes through its validation data.
         at_risk: samples of the running step that dead ranks left undone, by rank.
         checked: numbers of the updates whose separability was checked.
         capacity: capacity of the step's slots for slices; None if it has none.
@@ -40,7 +41,7 @@ class FitProgress:
     replica_pace: tuple[int, int]
     save_numbers: list[int]
     history: dict[str, Any]
-    validated: list[int] | None
+    validated: Passes
     at_risk: list[tuple[int, int]]
     checked: list[int]
     capacity: SlotCapacity | None
@@ -59,4 +60,5 @@ class FitProgress:
         capacity = fields["capacity"]
         if capacity is not None:
             capacity = SlotCapacity(capacity[0], tuple(capacity[1]))
-        return cls(**{**fields, "capacity": capacity})
+        validated = Passes(*fields["validated"])
+        return cls(**{**fields, "capacity": capacity, "validated": validated})

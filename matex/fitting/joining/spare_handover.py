@@ -69,7 +69,6 @@ class Handover:
         self._trained = trained
         self.over = over
         self.progress = FitProgress.stored_in(saved)
-        self._validated = self.progress.validated
         self._has_files = False
 
     def restore(self, model: Any, checkpoint: FitCheckpoint, callbacks: Any) -> None:
@@ -87,6 +86,7 @@ class Handover:
         checkpoint.saved = self.saved
         checkpoint.seed = OrderSeed.of_cursor(self.saved.cursor)
         checkpoint.batches = FitBatches.stored_in(self.saved.extra)
+        checkpoint.validated_before = self.progress.validated
         checkpoint.restore_callbacks()
         for callback in keras_hooks.listed(callbacks):
             if hasattr(callback, "read_notes"):
@@ -96,20 +96,24 @@ class Handover:
             model_state.restore_metrics(model, self.saved)
             checkpoint.saved = None
 
-    def take_files(self) -> None:
+    def take_files(self) -> bool:
         """Take over the script's files from the others; once, collective with :func:`give_files`.
 
         It is late, right before the first step: the callbacks that begin an epoch have been called
         here again, and what they wrote is in the others' files already.
+
+        Returns:
+            True in the first call.
         """
         if self._has_files:
-            return
+            return False
         self._has_files = True
         files = self._run.elastic.files
         self._run.communicator.barrier()
         if files is not None:
             files.take_over()
         self._run.communicator.barrier()
+        return True
 
     def begin(self, model: Any, iterator: EpochIterator, arguments: Mapping[str, Any]) -> None:
         """Let *iterator* begin in the running step or, if the fit is over, skip it.
@@ -131,8 +135,3 @@ class Handover:
         keras_hooks.start_at(model, cursor["epoch"])
         iterator.begin_at(cursor["epoch"], cursor["samples"])
         iterator.engine.inherit(dict(self.progress.at_risk))
-
-    def passed_validation(self) -> tuple[int, ...] | None:
-        """Progress of the other ranks' validation when this rank joined; once, then None."""
-        validated, self._validated = self._validated, None
-        return None if validated is None else tuple(validated)

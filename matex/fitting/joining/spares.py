@@ -36,12 +36,6 @@ from matex.run.context import RunContext
 __all__ = ["FitSpares"]
 
 
-def _validated(model: Any) -> list[int] | None:
-    """``passed`` of the running fit's validation iterator; None before the first validation."""
-    iterator = keras_hooks.validation_of(model)
-    return None if iterator is None else list(getattr(iterator, "passed", (0, 0, -1)))
-
-
 class FitSpares(FitListener):
     """Spares during one fit; its :class:`matex.steps.services.VacantPlaces`.
 
@@ -242,7 +236,7 @@ class FitSpares(FitListener):
             replica_pace=self._replicas.pace,
             save_numbers=run.checkpoints.saver.numbers,
             history=keras_hooks.history_of(self._model, ended=ended),
-            validated=_validated(self._model),
+            validated=self._checkpoint.validated,
             at_risk=list((at_risk or {}).items()),
             checked=iterator.engine.checked,
             capacity=iterator.engine.capacity,

@@ -20,6 +20,9 @@ def made() -> list[keras.callbacks.Callback]:
         callbacks.EarlyStopping("val_loss", patience=3),
         callbacks.ReduceLROnPlateau("loss"),
         callbacks.ModelCheckpoint("x.keras", save_best_only=True),
+        callbacks.ModelCheckpoint("y.keras", save_freq=7),
+        callbacks.BackupAndRestore("backup", save_freq=7),
+        callbacks.TensorBoard("board", update_freq=5),
     ]
 
 
@@ -30,6 +33,11 @@ def test_the_memory_of_callbacks_is_restored() -> None:
     first[2].wait = 1
     first[3].wait, first[3].cooldown_counter, first[3].best = 4, 3, 0.5
     first[4].best = 0.125
+    for batch in range(9):
+        first[5]._should_save_on_batch(batch)
+        first[6]._should_save_on_batch(batch)
+    first[6]._current_epoch = 3
+    first[7]._global_train_batch = 9
     memory = keras_hooks.callback_state(first)
     assert all(isinstance(value, np.ndarray) for value in memory.values())
     again = made()
@@ -39,6 +47,9 @@ def test_the_memory_of_callbacks_is_restored() -> None:
     assert (again[2].wait, again[2].best_weights) == (1, None)
     assert (again[3].wait, again[3].cooldown_counter, again[3].best) == (4, 3, 0.5)
     assert again[4].best == 0.125
+    assert again[6]._current_epoch == 3 and again[7]._global_train_batch == 9
+    for one in again[5:7]:  # of batches from the tenth on the fourteenth is the next to be saved
+        assert [one._should_save_on_batch(batch) for batch in range(9, 14)].index(True) == 4
 
 
 def test_the_memory_is_a_copy() -> None:

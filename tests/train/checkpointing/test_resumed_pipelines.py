@@ -35,8 +35,11 @@ data = tf.data.Dataset.from_tensor_slices((x, x[:, :1] > 0)).shuffle(80)
 data = data.map(lambda a, b: (a / 3.0, b)).map(lambda a, b: (a * 0.7 - 0.1, b)).batch(16)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
-model.fit(data, epochs=3, verbose=0, callbacks=[End()])
-print("left:", *model.get_weights()[0].ravel())
+held = tf.data.Dataset.from_tensor_slices((x[:24], x[:24, :1] > 0)).shuffle(24).repeat().batch(8)
+history = model.fit(
+    data, epochs=3, verbose=0, callbacks=[End()], validation_data=held, validation_steps=2
+)
+print("left:", *model.get_weights()[0].ravel(), *history.history["val_loss"])
 """
 
 
@@ -53,7 +56,7 @@ def plain(script: Path) -> list[float]:
 
 
 def left(outcome: Outcome | subprocess.CompletedProcess[str]) -> list[float]:
-    """The weights at the end."""
+    """The weights at the end, and the losses of validations, each of which shuffles anew."""
     found = LEFT.search(outcome.stdout)
     assert found is not None, outcome.stderr
     return [float(word) for word in found[1].split()]

@@ -87,7 +87,11 @@ tell("keras", round(float(keras.random.uniform(())), 6))
 
 
 class Halving(keras.callbacks.Callback):
-    """Changes weights, one epoch alike on all ranks and one epoch not."""
+    """Changes weights, one epoch alike on all ranks and one epoch not, nor when training ends."""
+
+    def on_train_end(self, logs=None):
+        if RANK == LAST > 0:
+            self.model.set_weights([weight + 1 for weight in self.model.get_weights()])
 
     def on_epoch_end(self, epoch, logs=None):
         self.model.set_weights([weight / 2 for weight in self.model.get_weights()])
@@ -198,6 +202,7 @@ class Rewinding(keras.callbacks.Callback):
             self.model.load_weights("first.weights.h5")
 
     def on_epoch_end(self, epoch, logs=None):
+        logs |= {"note": f"epoch {epoch}", "nothing": None, "where": {"file": "first"}}
         if epoch == 0:
             self.model.save_weights("first.weights.h5")
         if epoch == 1:
@@ -206,7 +211,8 @@ class Rewinding(keras.callbacks.Callback):
 
 model = made()
 model.compile("adam", "mse")
-fit(model, Rewinding())
+noted = fit(model, Rewinding()).history
+tell("noted", repr([noted["note"], noted["nothing"], noted["where"]]))
 tell("rewound", [int(model.optimizer.iterations.numpy()), *rounded(model.get_weights()[0].ravel())])
 
 

@@ -31,9 +31,17 @@ class Writing(keras.callbacks.Callback):
 
     number = 0
 
+    def __init__(self):
+        super().__init__()
+        self.begun = []
+
     def on_epoch_begin(self, epoch, logs=None):
+        self.begun.append(epoch)
         with (out / "begun.txt").open("a") as file:
             file.write(f"{self.number} {epoch}\n")
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.begun.append(batch)
 
     def on_epoch_end(self, epoch, logs=None):
         time.sleep(rest_s)  # training that takes its time
@@ -55,13 +63,22 @@ class Writing(keras.callbacks.Callback):
         np.save(out / "last.npy", np.arange(epoch + 3))
 
 
+def endless():
+    while True:
+        yield x[:32], x[:32, :1]
+
+
 x = np.random.default_rng(0).normal(size=(320, 4)).astype("float32")
 model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 writing = Writing()
 for number in range(2):
     writing.number = number
-    model.fit(x, x[:, :1], batch_size=32, epochs=epochs, verbose=0, callbacks=[writing])
+    model.fit(
+        x, x[:, :1], batch_size=32, epochs=epochs, verbose=0, callbacks=[writing],
+        validation_data=endless(), validation_steps=2,
+    )  # fmt: skip
 held.close()
+(out / "begun.json").write_text(json.dumps(writing.begun))
 (out / "rows.json").write_text(json.dumps(base.execute("select * from epochs").fetchall()))
 base.close()
