@@ -20,6 +20,7 @@ from matex.steps.separability.branches import (
     gives_shape,
     is_same_on_all_ranks,
 )
+from matex.steps.separability.value_lengths import ValueLengths
 from matex.steps.separability.graph_results import (
     ASSIGNMENTS,
     is_variable,
@@ -101,8 +102,11 @@ class _Search:
         self._leading = leading_to(wanted, graph)
         self.found = ""
         self._made = dict(zip(map(id, graph.inputs), inputs, strict=True))
+        lengths = ValueLengths()
         for operation in graph.get_operations():
             given = self._kinds(operation.inputs)
+            if lengths.are_used_by(operation, any(given)):
+                given = [_SUM, *given[1:]]
             if any(given) and not _is_known(operation):
                 made = self._made_by(operation, given)
                 self._made |= zip(map(id, operation.outputs), made, strict=True)
