@@ -19,6 +19,7 @@ from matex.records.equality import in_words
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.processor import Threads
+from matex.steps.bitflips import flip
 
 __all__ = ["WholeBatches", "slower"]
 
@@ -138,7 +139,9 @@ class WholeBatches:
         Without an iterator of shared steps it makes those of one call of Keras's train function.
         """
         at_once = 1 if self._is_iterating else self._model.steps_per_execution
-        replicated = self._replicated
+        replicated, faults = self._replicated, self._run.steps.faults
+        for fault in faults.take("bitflip"):
+            flip(self._model, fault, step=faults.step)
         replicated.begin_comparison()
         with replicated.counts.train_step(has_several=at_once > 1), replicated.own_error():
             logs = make()
