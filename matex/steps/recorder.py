@@ -108,9 +108,10 @@ class Recorder:
             )
 
     def _read_rate(self) -> float | None:
-        """Learning rate before an eager step or after it; None in a graph, or if it is no number."""
-        is_read = self._rate is not None and tf.executing_eagerly()
-        return float(self._rate.numpy()) if is_read else None
+        """Learning rate of now, in an eager step; None in a graph, or if it is no variable."""
+        if self._rate is None or not tf.executing_eagerly():
+            return None
+        return float(self._rate.numpy())
 
     @property
     def gradients(self) -> list[Any]:

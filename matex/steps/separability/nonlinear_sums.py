@@ -20,7 +20,6 @@ from matex.steps.separability.branches import (
     gives_shape,
     is_same_on_all_ranks,
 )
-from matex.steps.separability.value_lengths import ValueLengths
 from matex.steps.separability.graph_results import (
     ASSIGNMENTS,
     is_variable,
@@ -28,6 +27,7 @@ from matex.steps.separability.graph_results import (
     leading_to,
     results_of,
 )
+from matex.steps.separability.value_lengths import ValueLengths
 
 __all__ = ["nonlinear_in_states", "nonlinear_in_sums"]
 

@@ -62,7 +62,7 @@ class RowNumbers:
             if any(numbers) or any(given) or id(operation.inputs[0]) in self._vectors:
                 self._alike.add(id(operation.outputs[0]))
             return False
-        elif id(operation.inputs[0] if operation.inputs else operation) in self._alike:
+        elif operation.inputs and id(operation.inputs[0]) in self._alike:
             return self._repeat(operation)
         if not any(numbers) or any(rows is not None for rows in given):
             return False

@@ -218,8 +218,9 @@ BY_ROW: dict[str, Loss] = {
     ),
     "within-a-row": lambda y, p: -tf.reduce_mean(tf.reduce_max(tf.nn.log_softmax(p), 1)),
     "weights-of-rows": lambda y, p: tf.reduce_mean(tf.nn.relu(y) * rowwise(y, p)),
-    "sum-of-selected": lambda y, p: tf.reduce_sum(tf.boolean_mask(rowwise(y, p), y > 0))
-    / tf.cast(tf.shape(y)[0], tf.float32),
+    "sum-of-selected": lambda y, p: (
+        tf.reduce_sum(tf.boolean_mask(rowwise(y, p), y > 0)) / tf.cast(tf.shape(y)[0], tf.float32)
+    ),
     "looked-up-by-classes": lambda y, p: tf.reduce_mean(
         p[:, 0] * tf.gather(*tf.unique(tf.cast(y > 0, tf.float32)))
     ),

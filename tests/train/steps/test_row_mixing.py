@@ -103,8 +103,6 @@ KEEPS: dict[str, Value] = {
 }  # fmt: skip
 
 
-
-
 def rows_of(x: Any) -> Any:
     return tf.shape(x)[0]
 
