@@ -11,7 +11,7 @@ import numpy as np
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.epoch_parts import Logs, TrainFunction, UncutBatch
+from matex.fitting.epoch_parts import Logs, TrainFunction, WholeBatch
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
@@ -42,7 +42,7 @@ class WholeBatches:
     """Makes the steps of one fit in place of shared ones; the first step prints a line about it.
 
     So a step that fails in plain Keras as well ends with its own error and nothing else. It is the
-    :class:`matex.fitting.epoch_iterator.UncutSteps` of the fit's iterator, if there is one.
+    :class:`matex.fitting.epoch_iterator.WholeBatchSteps` of the fit's iterator, if there is one.
 
     Args:
         run: ranks and options of the run.
@@ -94,7 +94,7 @@ class WholeBatches:
         self._but_for, self._from_step = but_for, self._ledger.step
         self._was_told_otherwise = told != but_for
 
-    def cannot_cut(self, reason: NotShareable) -> None:
+    def cannot_share(self, reason: NotShareable) -> None:
         """Begin, because batches that were to be shared cannot be divided; local."""
         self.begin(reason, is_iterating=True)
 
@@ -177,7 +177,7 @@ class WholeBatches:
             replicated.tell_differing()
         return ()
 
-    def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
+    def step(self, original: TrainFunction, batch: WholeBatch) -> Logs:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
         run, replicated = self._run, self._replicated
         if batch.is_of_stream:
@@ -194,7 +194,7 @@ class WholeBatches:
             )
         return logs
 
-    def _train_function(self, original: TrainFunction, batch: UncutBatch) -> TrainFunction:
+    def _train_function(self, original: TrainFunction, batch: WholeBatch) -> TrainFunction:
         """*original* as a function of the tensors of batches like *batch*. Local."""
         if self._trained_by is not original:
             as_data = batch.as_data
