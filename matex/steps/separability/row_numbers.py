@@ -110,7 +110,7 @@ def _made_by(operation: Any, numbers: Sequence[int]) -> tuple[int, bool]:
     """Kind of the result of *operation* on *numbers*, 0 if it is none, and whether it decides."""
     kind = operation.type
     pairs = zip(operation.inputs, numbers, strict=True)
-    others = [constant_of(tensor) for tensor, number in pairs if not number]
+    others = [constant_of(tensor) for tensor, number in pairs if not number and _is_set(tensor)]
     is_count = max(numbers) == _COUNT
     if kind in _COPIES:
         return numbers[0], False
@@ -131,6 +131,14 @@ def _made_by(operation: Any, numbers: Sequence[int]) -> tuple[int, bool]:
         depth = constant_of(operation.inputs[1])
         return 0, depth is not None and int(depth) > _LEAST
     return 0, False
+
+
+def _is_set(tensor: Any) -> bool:
+    """Whether the script has set *tensor*, as a constant or a variable.
+
+    Other numbers of rows are compared where random numbers are drawn for them.
+    """
+    return tensor.op.type == "ReadVariableOp" or constant_of(tensor) is not None
 
 
 def _cuts_by_place(operation: Any, rows: RowPlace | None) -> bool:

@@ -135,6 +135,12 @@ COUNTS: dict[str, Value] = {
     "if-any": lambda x, y: tf.cond(rows_of(y) > 0, lambda: mean(y), lambda: 0.0),
     "labels": lambda x, y: mean(tf.cast(tf.fill([rows_of(y)], 0.9) > 2.0, tf.float32) * y),
     "noise-by-rows": lambda x, y: mean(tf.cast(tf.random.uniform([rows_of(y)]) > 2.0, tf.float32)),
+    "numbers-of-both": lambda x, y: mean(y) * tf.cast(rows_of(x) == rows_of(y), tf.float32),
+    "a-branch-of-both": lambda x, y: tf.cond(
+        rows_of(x) == rows_of(y), lambda: mean(y), lambda: tf.cond(
+            rows_of(x) < rows_of(y), lambda: mean(x), lambda: 0.0
+        )
+    ),
     "columns-in-a-table": lambda x, y: mean(x * TABLE[: tf.shape(x)[1]]),
     "other-axis": lambda x, y: mean(tf.transpose(x)[:100]),
     "fewer-columns": lambda x, y: mean(x) * tf.cast(tf.shape(x)[1] > 100, tf.float32),
