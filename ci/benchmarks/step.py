@@ -124,7 +124,7 @@ def measure(name: str, rounds: int) -> None:
         source,
         start=FitStart(0),
         rate=FullRate(),
-        uncut=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
+        whole=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
         listeners=[
             Retracing(run.communicator, engine, end),
             updates,

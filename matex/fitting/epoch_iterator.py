@@ -13,8 +13,8 @@ from matex.fitting.epoch_parts import (
     Logs,
     RateSchedule,
     TrainFunction,
-    UncutBatch,
-    UncutSteps,
+    WholeBatch,
+    WholeBatchSteps,
 )
 from matex.fitting.listeners import Cursor, FitListener
 from matex.keras_hooks.metrics import as_returned
@@ -36,7 +36,7 @@ class EpochIterator:
         source: source of the global batches; every rank has all of it.
         start: position at which training starts.
         rate: schedule of the learning rate.
-        uncut: maker of the steps if batches turn out not to be divisible.
+        whole: maker of the steps if batches turn out not to be divisible.
         listeners: listeners to each step and each epoch, in this order.
     """
 
@@ -48,21 +48,21 @@ class EpochIterator:
         *,
         start: FitStart,
         rate: RateSchedule,
-        uncut: UncutSteps,
+        whole: WholeBatchSteps,
         listeners: Sequence[FitListener],
     ) -> None:
         self.engine = engine
         self.source = source
         self._model = model
         self._rate = rate
-        self._uncut = uncut
+        self._whole = whole
         self._has_ended = False
         self._listeners = listeners
         self._next = start
         self._epoch, self._samples = start.epoch, start.samples
         self._step_digest = 0
         self._fetched: Interval | None = None
-        self._is_cut = True
+        self._is_shared = True
         self._is_resumed = False
         self._made: Logs | None = None
         self._left_over: GlobalBatch | None = None  # a batch that could not be declined
@@ -120,7 +120,7 @@ class EpochIterator:
         """Context of an epoch, after which all replicas are the one model; collective."""
         with self.source.catch_stop_iteration():
             yield
-        if self._is_cut:
+        if self._is_shared:
             self.engine.consensus()
             for listener in self._listeners:
                 listener.steps_ended()
@@ -140,7 +140,7 @@ class EpochIterator:
             yield last, last, self
             return
         for first, last in self.source.epoch(epoch, samples, self._model.steps_per_execution):
-            if self._is_cut and self.stop_wanted and self._all_stop():
+            if self._is_shared and self.stop_wanted and self._all_stop():
                 return
             yield first, last, self
 
@@ -158,7 +158,7 @@ class EpochIterator:
         except AllStop:
             stops = True
         except NotShareable as reason:
-            stops = self._cannot_cut(reason)
+            stops = self._cannot_share(reason)
             self._left_over = batch
         else:
             return False
@@ -214,18 +214,18 @@ class EpochIterator:
         return batch
 
     def _step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
-        if self._is_cut:
+        if self._is_shared:
             try:
                 return self._shared_step(batch)
             except NotShareable as reason:
-                self._cannot_cut(reason)
-        return self._uncut_step(batch, original)
+                self._cannot_share(reason)
+        return self._whole_step(batch, original)
 
-    def _cannot_cut(self, reason: NotShareable) -> bool:
+    def _cannot_share(self, reason: NotShareable) -> bool:
         """Continue with whole batches; return whether all ranks want to stop first. Collective."""
-        self._is_cut = False
-        self._uncut.cannot_cut(reason)
-        return self._uncut.all_stop(self.stop_wanted)
+        self._is_shared = False
+        self._whole.cannot_share(reason)
+        return self._whole.all_stop(self.stop_wanted)
 
     def _shared_step(self, batch: GlobalBatch, *, decline: bool = False) -> Logs:
         factor, samples = 1.0, self.source.samples
@@ -241,16 +241,16 @@ class EpochIterator:
             listener.step_done(report, cursor)
         return as_returned(report.logs)
 
-    def _uncut_step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
+    def _whole_step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
         lo, hi = batch.span
         source = self.source
-        uncut = UncutBatch(
+        whole = WholeBatch(
             batch.rows([batch.span]),
             source.as_data,
             source.signature if is_free(source.built_on) else None,
             hi - lo, is_of_stream=source.samples is None,
         )  # fmt: skip
-        logs = self._uncut.step(original, uncut)
+        logs = self._whole.step(original, whole)
         self.source.after_step(self.engine.step_number)
         self._samples = hi
         return logs

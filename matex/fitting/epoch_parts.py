@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from matex.errors import NotShareable
 
-__all__ = ["FitStart", "Logs", "RateSchedule", "TrainFunction", "UncutBatch", "UncutSteps"]
+__all__ = ["FitStart", "Logs", "RateSchedule", "TrainFunction", "WholeBatch", "WholeBatchSteps"]
 
 Logs = dict[str, Any]
 TrainFunction = Callable[[Any], Logs]
@@ -30,7 +30,7 @@ class RateSchedule(Protocol):
         """Factor for the learning rate of the step after *epochs_done* epochs. Local."""
 
 
-class UncutBatch(NamedTuple):
+class WholeBatch(NamedTuple):
     """A batch of which every rank computes all rows."""
 
     tensors: Any
@@ -44,13 +44,13 @@ class UncutBatch(NamedTuple):
     """Whether the samples of an epoch are counted as they arrive."""
 
 
-class UncutSteps(Protocol):
+class WholeBatchSteps(Protocol):
     """Maker of the steps of a fit whose batches cannot be divided: :class:`WholeBatches`."""
 
-    def cannot_cut(self, reason: NotShareable) -> None:
+    def cannot_share(self, reason: NotShareable) -> None:
         """Note, before the first step, the *reason* batches cannot be divided; on all ranks."""
 
-    def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
+    def step(self, original: TrainFunction, batch: WholeBatch) -> Logs:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
 
     def all_stop(self, wanted: bool) -> bool:

@@ -115,7 +115,7 @@ def begin_shared(
         source,
         start=start,
         rate=plan,
-        uncut=fit.whole,
+        whole=fit.whole,
         listeners=listeners,
     )
     return SharedFit(iterator, spares, retracing, listeners)

@@ -11,7 +11,7 @@ import numpy as np
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.epoch_parts import Logs, TrainFunction, UncutBatch
+from matex.fitting.epoch_parts import Logs, TrainFunction, WholeBatch
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.keras_hooks.metrics import FlatLogs, as_returned, names_of
@@ -19,6 +19,7 @@ from matex.records.equality import in_words
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.processor import Threads
+from matex.steps.bitflips import flip
 
 __all__ = ["WholeBatches", "slower"]
 
@@ -41,7 +42,7 @@ class WholeBatches:
     """Makes the steps of one fit in place of shared ones; the first step prints a line about it.
 
     So a step that fails in plain Keras as well ends with its own error and nothing else. It is the
-    :class:`matex.fitting.epoch_iterator.UncutSteps` of the fit's iterator, if there is one.
+    :class:`matex.fitting.epoch_iterator.WholeBatchSteps` of the fit's iterator, if there is one.
 
     Args:
         run: ranks and options of the run.
@@ -93,7 +94,7 @@ class WholeBatches:
         self._but_for, self._from_step = but_for, self._ledger.step
         self._was_told_otherwise = told != but_for
 
-    def cannot_cut(self, reason: NotShareable) -> None:
+    def cannot_share(self, reason: NotShareable) -> None:
         """Begin, because batches that were to be shared cannot be divided; local."""
         self.begin(reason, is_iterating=True)
 
@@ -138,7 +139,9 @@ class WholeBatches:
         Without an iterator of shared steps it makes those of one call of Keras's train function.
         """
         at_once = 1 if self._is_iterating else self._model.steps_per_execution
-        replicated = self._replicated
+        replicated, faults = self._replicated, self._run.steps.faults
+        for fault in faults.take("bitflip"):
+            flip(self._model, fault, step=faults.step)
         replicated.begin_comparison()
         with replicated.counts.train_step(has_several=at_once > 1), replicated.own_error():
             logs = make()
@@ -174,7 +177,7 @@ class WholeBatches:
             replicated.tell_differing()
         return ()
 
-    def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
+    def step(self, original: TrainFunction, batch: WholeBatch) -> Logs:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
         run, replicated = self._run, self._replicated
         if batch.is_of_stream:
@@ -191,7 +194,7 @@ class WholeBatches:
             )
         return logs
 
-    def _train_function(self, original: TrainFunction, batch: UncutBatch) -> TrainFunction:
+    def _train_function(self, original: TrainFunction, batch: WholeBatch) -> TrainFunction:
         """*original* as a function of the tensors of batches like *batch*. Local."""
         if self._trained_by is not original:
             as_data = batch.as_data

@@ -35,6 +35,7 @@ class Recorder:
         self._calls = 0
         self._begun = self._applied = 0
         self._later: Any = None  # tape of the operations of an eager step after the update
+        self._rate_before: Any = None  # of an eager step
         self.scaled = False
 
     @contextlib.contextmanager
@@ -43,7 +44,7 @@ class Recorder:
         optimizer = self._optimizer
         scale_loss = optimizer.scale_loss
         self._calls, self.scaled, self._later = 0, False, None
-        self._begun = _count()
+        self._begun, self._rate_before = _count(), self._read_rate()
 
         def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
             keras_hooks.exchange_outside_xla()
@@ -78,13 +79,16 @@ class Recorder:
     def check_order(self, weights: Sequence[Any]) -> None:
         """Check that operations traced after the update neither change nor read *weights*.
 
-        They would read the weights before the update, which is made later. For an eager step only
-        reads of trainable weights are detected.
+        They would read the weights before the update, which is made later. A learning rate that the
+        step sets would be overwritten by the leader's of before. For an eager step only reads of
+        trainable weights are detected, and another learning rate than before.
 
         Raises:
             SeveralUpdatesFound: they do; the update must be made inside the step.
         """
         if tf.executing_eagerly():
+            if self._read_rate() != self._rate_before:
+                raise SeveralUpdatesFound("train_step sets the learning rate")
             read = [] if self._later is None else self._later.watched_variables()
             if read:
                 raise SeveralUpdatesFound(f"train_step uses {read[0].name} after the update")
@@ -93,14 +97,21 @@ class Recorder:
         traced = graph.get_operations()
         slots = [v for v in self._optimizer.variables if v is not self._rate]
         held = [*weights, *self._changed, *slots]
+        rate = [] if self._rate is None else [self._rate]
         later = first_used(traced[self._applied :], graph, held)
-        changed = first_used(traced[self._begun :], graph, held, writes=True)
+        changed = first_used(traced[self._begun :], graph, [*held, *rate], writes=True)
         if later or changed:
             raise SeveralUpdatesFound(
                 f"train_step uses {later} after the update"
                 if later
                 else f"train_step changes {changed} beside the update"
             )
+
+    def _read_rate(self) -> float | None:
+        """Learning rate of now, in an eager step; None in a graph, or if it is no variable."""
+        if self._rate is None or not tf.executing_eagerly():
+            return None
+        return float(self._rate.numpy())
 
     @property
     def gradients(self) -> list[Any]:

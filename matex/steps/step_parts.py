@@ -76,6 +76,7 @@ class StepParts:
         weight, sample_offset = weight_in(control), offset_in(control)
         header = with_learning_rate(header_in(control), self._model.optimizer)
         recorder, forward = self._recorder, self.forward
+        known = None if tf.executing_eagerly() else known_rows(batch)
         passed = forward.run(
             batch,
             control,
@@ -83,13 +84,14 @@ class StepParts:
             recorder.recording(weight),
             check=lambda: recorder.check_order(forward.state.others),
             addressable=not self._model.jit_compile,
+            rows=known,
         )
         most_rows = 0 if self.capacity is None else self.capacity.rows
         placed = from_row(sample_offset, keras_hooks.rows_traced(batch), most_rows)
         values, places = self.embedding_rows.fill(
             recorder.gradients, recorder.variables, batch, placed
         )
-        dtype = self._lay_out(values, places, known_rows(batch)).dtype
+        dtype = self._lay_out(values, places, known).dtype
         weight = tf.cast(weight, dtype)
         gradients = [tf.cast(value, dtype) for value in values]
         if not recorder.scaled:
@@ -137,8 +139,7 @@ class StepParts:
             sums=(*sums, *places_of(places)),
             slots=slots.count,
         )
-        in_graph = not tf.executing_eagerly()
-        if in_graph and rows is not None and self.layout not in (None, layout):
+        if rows is not None and self.layout not in (None, layout):
             raise NotShareable(f"train_step computes something else for {rows} rows")
         self.layout = layout
         return layout

@@ -103,7 +103,8 @@ def test_a_whole_batch_with_nans_on_all_ranks_stops_the_run(policy: str, tmp_pat
 
 def test_weights_of_a_leader_of_whole_batches_are_healed_by_a_majority(tmp_path: Path) -> None:
     alone = matex_run(tmp_path / "alone", "whole_batches.py", ranks=1).losses
-    outcome = matex_run(tmp_path / "whole", "whole_batches.py", "0", "4", ranks=3)
+    plan = faults("bitflip:rank=0,step=5,bit=22")
+    outcome = matex_run(tmp_path / "whole", "whole_batches.py", ranks=3, options=plan)
     assert_whole(outcome, world_size_end=3, losses=alone)
     assert [(e["rank"], e["step"], e["source"]) for e in events(outcome, "healed")] == [
         (0, 5, [1, 2])
@@ -113,6 +114,7 @@ def test_weights_of_a_leader_of_whole_batches_are_healed_by_a_majority(tmp_path:
 
 
 def test_two_replicas_that_differ_stop_a_run_of_whole_batches(tmp_path: Path) -> None:
-    outcome = matex_run(tmp_path, "whole_batches.py", "1", "4", ranks=2)
+    plan = faults("bitflip:rank=1,step=5,bit=22")
+    outcome = matex_run(tmp_path, "whole_batches.py", ranks=2, options=plan)
     assert (outcome.status, outcome.summary["status"]) == (1, "failed")
     assert "after step 5 all ranks must hold equal weights" in outcome.summary["reason"]

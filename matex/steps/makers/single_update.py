@@ -15,9 +15,9 @@ from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.local_contribution import LocalContribution, averaged
 from matex.steps.makers.maker import Made
-from matex.steps.makers.one_update import OneUpdate
 from matex.steps.makers.recovery import StepRecovery
 from matex.steps.makers.row_account import RowAccount
+from matex.steps.makers.separability_checks import SeparabilityChecks
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
@@ -26,7 +26,7 @@ from matex.strategies import Strategy
 __all__ = ["SingleUpdate"]
 
 
-class SingleUpdate(OneUpdate):
+class SingleUpdate(SeparabilityChecks):
     """Makes steps by one exchange, whose sum a rank may get from a peer. The engine's maker.
 
     Args:

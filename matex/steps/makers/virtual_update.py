@@ -27,9 +27,9 @@ from matex.partition.worker_tree import Node, maximal
 from matex.sources.interface import GlobalBatch
 from matex.steps.makers.bad_sums import BadSums
 from matex.steps.makers.maker import Made
-from matex.steps.makers.one_update import OneUpdate
 from matex.steps.makers.recovery import AllStop
 from matex.steps.makers.row_account import RowAccount
+from matex.steps.makers.separability_checks import SeparabilityChecks
 from matex.steps.makers.worker_sums import Parts, WorkerSums
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import StepServices, StepSource
@@ -47,7 +47,7 @@ class _Division(NamedTuple):
     """Subtrees of each member of the world, in member order."""
 
 
-class VirtualUpdate(OneUpdate):
+class VirtualUpdate(SeparabilityChecks):
     """Makes steps of one update from the contributions of virtual workers. The engine's maker.
 
     Sums of subtrees are kept until the step is done. If a rank dies the survivors compute the

@@ -27,6 +27,7 @@ from matex.steps.separability.graph_results import (
     leading_to,
     results_of,
 )
+from matex.steps.separability.value_lengths import ValueLengths
 
 __all__ = ["nonlinear_in_states", "nonlinear_in_sums"]
 
@@ -101,8 +102,11 @@ class _Search:
         self._leading = leading_to(wanted, graph)
         self.found = ""
         self._made = dict(zip(map(id, graph.inputs), inputs, strict=True))
+        lengths = ValueLengths()
         for operation in graph.get_operations():
             given = self._kinds(operation.inputs)
+            if lengths.are_used_by(operation, any(given)):
+                given = [_SUM, *given[1:]]
             if any(given) and not _is_known(operation):
                 made = self._made_by(operation, given)
                 self._made |= zip(map(id, operation.outputs), made, strict=True)

@@ -25,15 +25,17 @@ from matex.steps.separability.branches import (
 )
 from matex.steps.separability.graph_results import kept_of, leading_to, results_of
 from matex.steps.separability.row_combinations import rows_made
+from matex.steps.separability.row_numbers import RowNumbers
 from matex.steps.separability.row_places import BATCH, OPEN, RowPlace
 
 __all__ = ["combined_rows", "mixed_rows"]
 
 
 def mixed_rows(function: Any, gradients: list[Any] | None = None) -> str:
-    """The reason why a result of *function* is made of rows that meet; "" if none is. Local.
+    """The reason why a result of *function* is made of rows that meet, or by their number. Local.
 
-    Results are the gradients and the values that the step returns. Loops are not searched.
+    It is "" if none is. Results are the gradients and the values that the step returns. Loops are
+    not searched.
 
     Args:
         function: concrete function of a batch and a control vector.
@@ -43,8 +45,10 @@ def mixed_rows(function: Any, gradients: list[Any] | None = None) -> str:
     *batch, _ = function.structured_input_signature[0]
     inputs = [place for spec in keras_hooks.flatten(batch) for place in _places_in(spec)]
     inputs += [None] * (len(graph.inputs) - len(inputs))
-    found = _RowSearch(graph, inputs, results_of(function, gradients)).found
-    return found and f"{found} combines rows of the batch with others"
+    search = _RowSearch(graph, inputs, results_of(function, gradients))
+    if search.found:
+        return f"{search.found} combines rows of the batch with others"
+    return search.decides and f"{search.decides} decides by the number of rows"
 
 
 def combined_rows(function: Any) -> str:
@@ -60,7 +64,8 @@ def combined_rows(function: Any) -> str:
     specs = keras_hooks.flatten(function.structured_input_signature)
     inputs = [place for spec in specs for place in _places_in(spec)]
     inputs += [None] * (len(graph.inputs) - len(inputs))
-    return _RowSearch(graph, inputs, list(graph.outputs), sums_mix=True).found
+    search = _RowSearch(graph, inputs, list(graph.outputs), sums_mix=True)
+    return search.found or search.decides
 
 
 def _places_in(spec: Any) -> list[RowPlace | None]:
@@ -74,8 +79,9 @@ def _places_in(spec: Any) -> list[RowPlace | None]:
 class _RowSearch:
     """Search of *graph* for an operation that combines rows, on the way to *wanted*.
 
-    ``found`` is the type of such an operation, "" for none; ``outputs`` are the rows in each output
-    of the graph.
+    ``found`` is the type of such an operation, "" for none; ``decides`` is that of one that decides
+    by the number of rows, see :class:`RowNumbers`; ``outputs`` are the rows in each output of the
+    graph.
 
     Args:
         inputs: rows in each input of the graph; None for an input without rows.
@@ -94,10 +100,13 @@ class _RowSearch:
         self._graph = graph
         self._sums_mix = sums_mix
         self._leading = leading_to(wanted, graph)
-        self.found = ""
+        self.found = self.decides = ""
         self._rows = dict(zip(map(id, graph.inputs), inputs, strict=True))
+        numbers = RowNumbers()
         for operation in graph.get_operations():
             given = self._of(operation.inputs)
+            if numbers.decides(operation, given) and operation.name in self._leading:
+                self.decides = self.decides or str(operation.type)
             if any(given) and not _is_known(operation):
                 for tensor, rows in zip(
                     operation.outputs, self._made_by(operation, given), strict=True
@@ -144,6 +153,7 @@ class _RowSearch:
             wanted = [*ends, *kept_of(inner)]
             inside.append(_RowSearch(inner, given, wanted, sums_mix=self._sums_mix))
             self.found = self.found or inside[-1].found
+            self.decides = self.decides or inside[-1].decides
         if not inside:
             return [OPEN] * len(operation.outputs)
         return [_either(each) for each in zip(*(one.outputs for one in inside), strict=True)]

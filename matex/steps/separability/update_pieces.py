@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from matex.exchange import Header
+from matex.exchange import Header, header_of
 from matex.keras_hooks.loss_scale import lowered_loss_scales
 from matex.partition.spans import Span
 from matex.steps.control import Control
@@ -33,6 +33,18 @@ class Pieces(NamedTuple):
         """Whether some update is made for some rows and not for others."""
         return any(parts.keys() != self.whole.keys() for parts, _ in self.pieces)
 
+    def sets_rates_by_rows(self, tolerance: float) -> bool:
+        """Whether a learning rate at an update differs between some rows and others.
+
+        Args:
+            tolerance: largest relative difference by rounding.
+        """
+        return any(
+            not np.allclose(_rate(parts[number]), _rate(self.whole[number]), tolerance, 0)
+            for parts, _ in self.pieces
+            for number in parts
+        )
+
     @property
     def is_finite(self) -> bool:
         """Whether all contributions are finite."""
@@ -49,6 +61,11 @@ class Pieces(NamedTuple):
             f"{step.name} does not add up over rows: the {value.name} is {value.figures} "
             f"{self.rows}"
         )
+
+
+def _rate(parts: list[np.ndarray]) -> float:
+    """Learning rate in the header of a contribution to one exchange."""
+    return float(header_of(parts[-1]).learning_rate)
 
 
 def pieces_of(step: SeveralUpdatesStep, rows: CheckRows) -> Pieces:

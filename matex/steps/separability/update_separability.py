@@ -171,6 +171,8 @@ def _refuted(step: SeveralUpdatesStep, rows: CheckRows) -> str:
     made = pieces_of(step, rows)
     if made.is_uneven:
         return _UNEVEN.format(step.name)
+    if made.sets_rates_by_rows(step.tolerance):
+        return f"{step.name} sets a learning rate by its rows"
     assert step.layout is not None
     for number, layout in enumerate([*step.exchanges.layouts, step.layout]):
         if number in made.whole:
@@ -216,6 +218,8 @@ def _differing(step: SeveralUpdatesStep, rows: CheckRows) -> _CheckResult:
     step.checked |= set(whole) & set(range(len(step.exchanges.layouts)))
     if found := step.inseparable:
         return _CheckResult(f"{step.name} does not add up over rows: {found}")
+    if made.sets_rates_by_rows(step.tolerance):
+        return _CheckResult(f"{step.name} sets a learning rate by its rows")
     if any(_differ(made.after, later, step.tolerance) for _, later in made.pieces):
         return _CheckResult(
             f"{step.name} changes a variable by other rows than it updates its weights by"

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 from matex import keras_hooks
+from matex.errors import SeveralUpdatesFound
 from matex.fitting.loops.script_arguments import ScriptArguments
 from matex.keras_hooks import script_model
 from matex.sources.stream_batch import StreamBatch
@@ -195,6 +196,15 @@ LATER: dict[str, Loss] = {
     "below-a-threshold": lambda y, p: tf.reduce_mean(rowwise(y, p))
     + tf.nn.relu(tf.reduce_mean(y * p[:, 0]) - 1e3),
     "flooded": lambda y, p: tf.abs(tf.reduce_mean(rowwise(y, p)) - 1e-6),
+    "classes-in-the-batch": lambda y, p: tf.reduce_mean(rowwise(y, p))
+    * tf.cast(tf.size(tf.unique(tf.cast(y / 9, tf.int32))[0]), tf.float32),
+    "kinds-of-which-one-is-missing": lambda y, p: sum(
+        tf.math.divide_no_nan(tf.reduce_sum(part), tf.cast(tf.size(part), tf.float32))
+        for part in tf.dynamic_partition(rowwise(y, p), tf.cast(y > 1e3, tf.int32), 2)
+    ),
+    "if-many-are-selected": lambda y, p: tf.where(
+        tf.size(tf.where(y > 0)) > 100, 2.0, 1.0
+    ) * tf.reduce_mean(rowwise(y, p)),
     "times-zero": lambda y, p: tf.reduce_mean(rowwise(y, p)) + 0.0 * tf.reduce_mean(p) ** 2,
     "times-a-variable": lambda y, p: tf.reduce_mean(rowwise(y, p))
     + ZERO * tf.reduce_mean(p) * tf.reduce_mean(y),
@@ -208,6 +218,12 @@ BY_ROW: dict[str, Loss] = {
     ),
     "within-a-row": lambda y, p: -tf.reduce_mean(tf.reduce_max(tf.nn.log_softmax(p), 1)),
     "weights-of-rows": lambda y, p: tf.reduce_mean(tf.nn.relu(y) * rowwise(y, p)),
+    "sum-of-selected": lambda y, p: (
+        tf.reduce_sum(tf.boolean_mask(rowwise(y, p), y > 0)) / tf.cast(tf.shape(y)[0], tf.float32)
+    ),
+    "looked-up-by-classes": lambda y, p: tf.reduce_mean(
+        p[:, 0] * tf.gather(*tf.unique(tf.cast(y > 0, tf.float32)))
+    ),
     "constant-beside": lambda y, p: tf.reduce_mean(rowwise(y, p)) + 3.0,
 }
 
@@ -296,6 +312,7 @@ FORGETTING: dict[str, tuple[float, Callable[[Any, Any], Any]]] = {
 
 
 REASONS = {"fit": reason_in_a_fit, "loop": reason_in_a_loop}
+LATE = ["below-a-threshold", "times-a-variable", "classes-in-the-batch", "if-many-are-selected"]
 SOME = ["contrast", "hardest-triplets", "by-sum-of-weights", "row-numbers"]
 
 
@@ -306,7 +323,7 @@ def test_what_looks_across_rows_is_found(name: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", REASONS)
-@pytest.mark.parametrize("name", slow.all_but(["below-a-threshold", "times-a-variable"], LATER))
+@pytest.mark.parametrize("name", slow.all_but(LATE, LATER))
 def test_what_will_look_across_rows_is_found(name: str, place: str) -> None:
     assert "of a sum over rows" in REASONS[place](LATER[name])
 
@@ -478,6 +495,37 @@ def test_gradients_that_a_loop_clips_are_exchanged_before(largest: float) -> Non
     shared = SeveralUpdatesStep(model, SIGNATURE, as_data=as_data, rows=ROWS)
     assert find_inseparable_update(shared, batch(), ranks=2) == ""
     assert shared.updates.at_tapes
+
+
+@pytest.mark.parametrize(
+    ("rate", "found"), [(lambda value: 0.01 + value, "by its rows"), (lambda value: 0.02, "")]
+)
+def test_a_learning_rate_that_a_step_sets_is_that_of_all_rows(
+    rate: Callable[[Any], Any], found: str
+) -> None:
+    class Rated(keras.Model):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            with tf.GradientTape() as tape:
+                value = BY_ROW["squares"](y, inner(x, training=True))
+            weights = inner.trainable_variables
+            self.optimizer.learning_rate.assign(rate(value))
+            self.optimizer.apply(tape.gradient(value, weights), weights)
+            return {"loss": value}
+
+    inner = network()
+    model = Rated(inner.inputs, inner.outputs)
+    model.compile(keras.optimizers.SGD(0.1))
+    keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
+    with pytest.raises(SeveralUpdatesFound, match="learning_rate"):
+        Step(model, SIGNATURE)
+    reason = find_inseparable_update(SeveralUpdatesStep(model, SIGNATURE), batch(), ranks=2)
+    assert reason.endswith(found)
+    assert bool(reason) is bool(found)
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
+    assert "learning rate" in find_inseparable(Step(model, SIGNATURE), batch(), ranks=2)
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("place", REASONS)

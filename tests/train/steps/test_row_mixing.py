@@ -103,6 +103,50 @@ KEEPS: dict[str, Value] = {
 }  # fmt: skip
 
 
+def rows_of(x: Any) -> Any:
+    return tf.shape(x)[0]
+
+
+def number(x: Any) -> Any:
+    return tf.cast(rows_of(x), tf.float32)
+
+
+TABLE = tf.concat([tf.ones(20), tf.zeros(80)], 0)
+# A trial of eight rows shows nothing of them.
+DECIDES: dict[str, Value] = {
+    "first-hundred": lambda x, y: mean(x[:100]),
+    "past-the-first-hundred": lambda x, y: mean(x) + tf.reduce_sum(x[100:]),
+    "places-below": lambda x, y: mean(y * tf.cast(tf.range(rows_of(y)) < 100, tf.float32)),
+    "places-by-a-sum": lambda x, y: mean(y * tf.cast(tf.cumsum(tf.ones_like(y)) < 9, tf.float32)),
+    "places-by-hundreds": lambda x, y: mean(y * tf.cast(tf.range(rows_of(y)) // 100, tf.float32)),
+    "places-in-a-table": lambda x, y: mean(y * tf.gather(TABLE, tf.range(rows_of(y)))),
+    "part-of-a-table": lambda x, y: mean(y * TABLE[: rows_of(y)]),
+    "places-as-classes": lambda x, y: mean(x[:, :1] * tf.one_hot(tf.range(rows_of(y)), 100)),
+    "more-rows": lambda x, y: tf.cond(rows_of(y) > 100, lambda: mean(y), lambda: 2 * mean(y)),
+    "at-most": lambda x, y: mean(y) * tf.minimum(1.0, 50 / number(x)),
+    "at-least": lambda x, y: tf.reduce_sum(y) / tf.maximum(number(x), 100.0),
+    "above": lambda x, y: mean(y) * (1 + tf.nn.relu(number(x) - 100)),
+    "rounded-up": lambda x, y: mean(y) * tf.math.ceil(number(x) / 100),
+    "by-elements": lambda x, y: mean(y) * tf.cast(tf.size(x) > 100 * WIDTH, tf.float32),
+}  # fmt: skip
+COUNTS: dict[str, Value] = {
+    "mean-by-number": lambda x, y: tf.reduce_sum(y) / number(x),
+    "at-least-one": lambda x, y: tf.reduce_sum(y) / tf.maximum(number(x), 1.0),
+    "if-any": lambda x, y: tf.cond(rows_of(y) > 0, lambda: mean(y), lambda: 0.0),
+    "labels": lambda x, y: mean(tf.cast(tf.fill([rows_of(y)], 0.9) > 2.0, tf.float32) * y),
+    "noise-by-rows": lambda x, y: mean(tf.cast(tf.random.uniform([rows_of(y)]) > 2.0, tf.float32)),
+    "numbers-of-both": lambda x, y: mean(y) * tf.cast(rows_of(x) == rows_of(y), tf.float32),
+    "a-branch-of-both": lambda x, y: tf.cond(
+        rows_of(x) == rows_of(y), lambda: mean(y), lambda: tf.cond(
+            rows_of(x) < rows_of(y), lambda: mean(x), lambda: 0.0
+        )
+    ),
+    "columns-in-a-table": lambda x, y: mean(x * TABLE[: tf.shape(x)[1]]),
+    "other-axis": lambda x, y: mean(tf.transpose(x)[:100]),
+    "fewer-columns": lambda x, y: mean(x) * tf.cast(tf.shape(x)[1] > 100, tf.float32),
+}  # fmt: skip
+
+
 class SelfAttention(layers.Layer):
     """Attention of the steps of a sequence to those before."""
 
@@ -137,6 +181,16 @@ LAYERS: dict[str, tuple[Callable[[], Any], tuple[int | None, ...]]] = {
 @pytest.mark.parametrize("name", MIXES)
 def test_rows_that_meet_are_found(name: str) -> None:
     assert "combines rows" in found(MIXES[name])
+
+
+@pytest.mark.parametrize("name", DECIDES)
+def test_decisions_by_more_rows_than_a_trial_has_are_found(name: str) -> None:
+    assert found(DECIDES[name]).endswith("decides by the number of rows")
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_numbers_of_rows_are_no_reason(name: str) -> None:
+    assert found(COUNTS[name]) == ""
 
 
 @pytest.mark.parametrize("name", KEEPS)

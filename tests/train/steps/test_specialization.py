@@ -152,3 +152,38 @@ def test_a_step_of_a_loop(differs: bool, monkeypatch: pytest.MonkeyPatch) -> Non
     assert count == usual + 1
     for one, other in zip(values, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_that_a_step_of_one_update_returns_are_known_for_known_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(specialization, "HotShape", lambda **_: HotShape(after=2, short_s=60))
+    keras.utils.set_random_seed(4)
+    shaped = [layers.Embedding(WORDS, WIDTH), layers.LSTM(WIDTH), layers.Dense(3)]
+    model = keras.Sequential([keras.Input((LENGTH,), dtype="int32"), *shaped])
+    optimizer = keras.optimizers.SGD(0.1)
+    traced: list[Any] = []
+
+    def step(x: Any, y: Any) -> Any:
+        traced.append(x.shape[0])
+        with tf.GradientTape() as tape:
+            each = keras.losses.sparse_categorical_crossentropy(y, model(x), from_logits=True)
+            loss = tf.reduce_mean(each)
+        weights = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, weights), weights)
+        return each
+
+    def as_data(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return tuple(given), {}
+
+    signature = (tf.TensorSpec((None, LENGTH), tf.int32), tf.TensorSpec((None,), tf.int32))
+    of_script = script_model("step", step, signature, as_data)
+    shared = Step(of_script, signature, as_data=as_data, rows=ROWS)
+    assert shared.layout is not None
+    shared.connect(OfOneRank(shared.layout))
+    for number in range(STEPS):
+        logs = shared.fused(tuple(map(tf.constant, words(number))), control())
+    assert traced.count(ROWS) == 1
+    assert [np.shape(value) for value in logs.values()] == [(ROWS,)]
+    size, sized = shared._functions._fused._size, shared._functions._fused._sized
+    assert (size, sized is None) == (ROWS, False)

@@ -11,10 +11,10 @@ from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.step_separability import find_inseparable, find_inseparable_now
 from matex.steps.step import Step
 
-__all__ = ["OneUpdate"]
+__all__ = ["SeparabilityChecks"]
 
 
-class OneUpdate:
+class SeparabilityChecks:
     """Checks of a step with one update, and its first run.
 
     Args:
