@@ -14,7 +14,7 @@ from matex.config.given import make
 from matex.errors import InputError
 from matex.launcher.hosts import Hosts
 from matex.launcher.mpiexec import find_mpiexec
-from matex.launcher.restarts import read_hosts
+from matex.launcher.restarts import hosts_text, read_hosts
 from matex.launcher.scratch import scratch_directory
 from matex.network.table import WHAT_TO_SET
 
@@ -89,7 +89,7 @@ def _wanted(words: Mapping[str, str]) -> _Wanted:
             raise InputError(
                 f"-n must reach the second host: {first} takes {slots[first]}. Received: {ranks}"
             )
-        return _Wanted(ranks, options.hosts, options.ulfm)
+        return _Wanted(ranks, hosts_text(slots), options.ulfm)
     if job is None:
         raise InputError(
             "--network wants two hosts or more, as --hosts a:2,b:2 or from a batch job. "

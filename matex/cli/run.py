@@ -202,11 +202,9 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
         InputError, ft.UsageError: that cannot be launched.
     """
     from matex.launcher.launch import Launch
-    from matex.launcher.restarts import read_hosts
+    from matex.launcher.restarts import hosts_text, read_hosts
 
     job = batch_job()
-    if options.hosts is not None:
-        read_hosts(options.hosts)
     ranks = options.ranks or (job.ranks - config.spares if job else None)
     if ranks is None:
         raise InputError("-n N, the number of ranks, is wanted outside a batch job. Received: none")
@@ -217,7 +215,9 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
     if ranks < 1:
         raise InputError(f"--spares must leave a rank that works. Received: spares={config.spares}")
     replaced = options.grow or options.max_restarts > 0 or config.respawn > 0
-    hosts = options.hosts or (job.hosts if job else None)
+    # Of text with blanks around its commas, mpiexec would take something else.
+    given = None if options.hosts is None else hosts_text(read_hosts(options.hosts))
+    hosts = given or (job.hosts if job else None)
     nodes = job.nodes if job else 1
     ft.check_faults(
         config.faults,
@@ -234,7 +234,7 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
         config=_with_workers(config, ranks),
         hosts=hosts,
         nodes=nodes,
-        node_names=job.names if job else (),
+        node_slots=job.slots if job else {},
         max_restarts=options.max_restarts,
         grow=options.grow,
         ulfm=options.ulfm,

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from matex.errors import InputError
 
@@ -30,7 +30,8 @@ class Allocation:
     Args:
         system: name of the batch system.
         nodes: number of nodes.
-        names: their names, as the system's own launcher takes them; none where it does not tell.
+        slots: processes on each node, by its name, as the system's own launcher takes it; empty
+            where it does not tell.
         ranks: number of processes that were asked for, over all nodes.
         hosts: ``a:4,b:4`` if the launcher needs it, else None.
     """
@@ -39,7 +40,7 @@ class Allocation:
     nodes: int
     ranks: int
     hosts: str | None = None
-    names: tuple[str, ...] = ()
+    slots: Mapping[str, int] = field(default_factory=dict)
 
 
 def allocation(
@@ -78,12 +79,11 @@ def launcher_settings(environment: Mapping[str, str]) -> dict[str, str]:
 def _slurm(environment: Mapping[str, str]) -> Allocation:
     nodes = _number(environment, "SLURM_JOB_NUM_NODES")
     a_node = environment.get("SLURM_TASKS_PER_NODE") or environment.get("SLURM_JOB_CPUS_PER_NODE")
-    if environment.get("SLURM_NTASKS"):
-        ranks = _number(environment, "SLURM_NTASKS")
-    else:
-        ranks = sum(_expanded(a_node or f"1(x{nodes})"))
+    each = _expanded(a_node or f"1(x{nodes})")
+    ranks = _number(environment, "SLURM_NTASKS") if environment.get("SLURM_NTASKS") else sum(each)
     names = _named(environment.get("SLURM_JOB_NODELIST", ""))
-    return Allocation(system="Slurm", nodes=nodes, ranks=ranks, names=names)
+    slots = dict(itertools.zip_longest(names, each[: len(names)], fillvalue=1))
+    return Allocation(system="Slurm", nodes=nodes, ranks=ranks, slots=slots)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -130,7 +130,7 @@ def _pbs(nodefile: str) -> Allocation | None:
     hosts = Counter(line.strip() for line in nodefile.splitlines() if line.strip())
     if not hosts:
         return None
-    return Allocation(system="PBS", nodes=len(hosts), ranks=hosts.total(), names=tuple(hosts))
+    return Allocation(system="PBS", nodes=len(hosts), ranks=hosts.total(), slots=hosts)
 
 
 def _lsf(text: str) -> Allocation | None:

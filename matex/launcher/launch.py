@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from matex.config.option import options_of
 from matex.config.options import AS_MANY_AS_ARE_LOST
 from matex.errors import InputError
 from matex.launcher.mpiexec import Mpiexec
-from matex.launcher.restarts import read_hosts, spread_over
+from matex.launcher.restarts import hosts_text, read_hosts, spread_over
 
 __all__ = ["Launch", "check_survival", "mpiexec_command", "rank_options"]
 
@@ -26,7 +26,8 @@ class Launch:
 
     ``ranks`` is the number of ranks that work, beside the spares of ``config``, which all ranks
     use; ``module`` says whether ``script`` is the name of a module; ``nodes`` is the number of
-    hosts, given here or by a batch system, and ``node_names`` what this calls them, if it says so;
+    hosts, given here or by a batch system, and ``node_slots`` how many ranks this has for each, by
+    the name that it calls it, if it says so;
     ``max_restarts`` the number of times that a lost run is started again; ``grow`` says whether a
     run that has lost ranks is started again at a checkpoint; ``ulfm`` whether deaths are to be
     survived in place.
@@ -39,15 +40,15 @@ class Launch:
     config: Config = field(default_factory=Config)
     hosts: str | None = None
     nodes: int = 1
-    node_names: tuple[str, ...] = ()
+    node_slots: Mapping[str, int] = field(default_factory=dict)
     max_restarts: int = 0
     grow: bool = False
     ulfm: bool = True
 
     @property
-    def host_names(self) -> Collection[str]:
-        """Names of the hosts, as mpiexec takes them; none where only the batch system knows."""
-        return self.node_names if self.hosts is None else read_hosts(self.hosts)
+    def slots(self) -> Mapping[str, int]:
+        """Slots of the hosts, by the names that mpiexec takes; empty where only it knows them."""
+        return self.node_slots if self.hosts is None else read_hosts(self.hosts)
 
     @property
     def program(self) -> list[str]:
@@ -108,13 +109,16 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
     survive = launch.ulfm and mpiexec.survives
     crowded = not launch.several and launch.processes > len(os.sched_getaffinity(0))
     config = replace(launch.config, cold=launch.cold if survive else 0)
+    waiting = spread_over(launch.slots, config.cold)
+    # Of nodes that only some processes name, mpiexec would take those alone for the others too.
+    hosts = hosts_text(launch.slots) if waiting else launch.hosts
     words = [sys.executable, "-m", "matex", *rank_options(config), "--report", str(report)]
     return mpiexec.start(
         [*words, *launch.program],
         processes=launch.processes,
         waiting=config.cold,
-        hosts=launch.hosts,
-        waiting_hosts=None if launch.hosts is None else spread_over(launch.hosts, config.cold),
+        hosts=hosts,
+        waiting_hosts=waiting,
         several=launch.several,
         spread=launch.spread,
         survive=survive,

@@ -13,9 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from matex.errors import InputError
 
@@ -90,7 +91,7 @@ class Mpiexec:
         processes: int,
         waiting: int = 0,
         hosts: str | None = None,
-        waiting_hosts: str | None = None,
+        waiting_hosts: Mapping[str, int] = MappingProxyType({}),
         several: bool = False,
         spread: bool = False,
         survive: bool = False,
@@ -103,7 +104,8 @@ class Mpiexec:
             waiting: number of further processes, which come after them in MPI_COMM_WORLD; none by
                 default. They are for Open MPI's alone.
             hosts: hosts and their slots, such as ``a:2,b:2``; None if mpiexec finds them itself.
-            waiting_hosts: the same for the further processes.
+            waiting_hosts: number of further processes on each host that has some; empty if mpiexec
+                finds hosts for them itself.
             several: whether there is a list of hosts, or more than one host.
             spread: whether there is more than one host, of which one may fall silent.
             survive: whether other ranks must go on after a death.
@@ -120,8 +122,11 @@ class Mpiexec:
                 crowded=crowded, detector=spread and survive, acquainted=waiting > 0
             )
             started = [*_host(hosts), *shared, "-n", str(processes), *words]
-            if waiting:
-                started += [":", *_host(waiting_hosts), *shared, "-n", str(waiting), *words]
+            # Each host's on their own: of several hosts in a job of Slurm mpiexec would fill one
+            # after the other, up to the slots of the job.
+            parts = [(f"{host}:{count}", count) for host, count in waiting_hosts.items()]
+            for part, count in parts or [(None, waiting)] * (waiting > 0):
+                started += [":", *_host(part), *shared, "-n", str(count), *words]
             return [self.path, *options, *started]
         if self.kind is MpiexecKind.HYDRA:
             options = ["-hosts", hosts] if hosts is not None else []

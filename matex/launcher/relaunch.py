@@ -67,7 +67,7 @@ class Relaunch:
         self._wanted = wanted
         self._report = report
         self._hosts = hosts
-        self.names = HostNames(wanted.host_names)
+        self.names = HostNames(wanted.slots)
         self._places = places
         self._asked: set[str] = set()  # who they are; those that did not answer are not asked again
         self._begun = time.monotonic()

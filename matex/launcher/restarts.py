@@ -181,13 +181,13 @@ def hosts_text(hosts: Mapping[str, int]) -> str:
     return ",".join(f"{name}:{count}" for name, count in hosts.items())
 
 
-def spread_over(hosts: str, processes: int) -> str:
-    """Hosts with slots for *processes*, spread over *hosts*. Pure.
+def spread_over(slots: Mapping[str, int], processes: int) -> dict[str, int]:
+    """The number of *processes* on each host that gets any, by the *slots* of all. Pure.
 
     Each host gets one first, the largest before the others, and then as many as its slots tell.
+    Without hosts nobody gets any.
     """
-    slots = read_hosts(hosts)
     taken = dict.fromkeys(slots, 0)
-    for _ in range(processes):
+    for _ in range(processes if slots else 0):
         taken[min(slots, key=lambda host: (taken[host] > 0, (taken[host] + 1) / slots[host]))] += 1
-    return hosts_text({host: count for host, count in taken.items() if count})
+    return {host: count for host, count in taken.items() if count}

@@ -90,11 +90,12 @@ def test_the_ranks_leave_a_node_that_is_drained_when_the_job_is_told(submit: Sub
 
 @pytest.mark.slow
 def test_a_cold_spare_takes_the_place_of_a_rank_of_its_node(submit: Submit) -> None:
-    options = f"--respawn 3 --inject kill:rank=1,step=40 {training(700)}"
-    job = submit(*EACH, lines=f"exec {{run}} {options}")
+    options = f"--respawn 3 --inject kill:rank=3,step=40 {training(700)}"
+    # Two slots on the first node, which had two of the three cold spares, and the last none.
+    job = submit("--nodes=3", "--ntasks=4", lines=f"exec {{run}} {options}")
     job.wait("COMPLETED", timeout_s=200)
-    assert_finished(job, ranks=3)
+    assert_finished(job, ranks=4)
     (fault,) = job.summary["faults"]
     assert fault["replaced_by"], job.output
     hosts = {event["rank"]: event["host"] for event in job.events if event["event"] == "start"}
-    assert hosts[fault["replaced_by"]] == hosts[1] == "host2"
+    assert hosts[fault["replaced_by"]] == hosts[3] == "host3"

@@ -55,7 +55,7 @@ def test_a_dry_run_prints_the_command_that_would_start(
 ) -> None:
     monkeypatch.chdir(place)
     words = dry(
-        capsys, "-n", "3", "--seed", "5", "--inject", "nan:rank=1,step=2", "--hosts", "a:3",
+        capsys, "-n", "3", "--seed", "5", "--inject", "nan:rank=1,step=2", "--hosts", " a:2 , a",
         "--checkpoint", "saved", "train.py", "--epochs", "2", "--report", "theirs", "--", "-n", "8",
     )  # fmt: skip
     assert words[0] == "mpiexec"

@@ -93,6 +93,25 @@ def test_several_hosts_have_the_detector() -> None:
     assert "--oversubscribe" not in words
 
 
+@pytest.mark.parametrize("given", [{"hosts": "a:2,b:1"}, {"node_slots": {"a": 2, "b": 1}}])
+def test_cold_spares_are_named_a_host_each_and_ranks_all_hosts(given: dict[str, Any]) -> None:
+    """Slurm's slots would be filled host by host, and only hosts that are named would be used."""
+    words = command(**given, nodes=2, ranks=3, config=Config(respawn=2))
+    placed = [(words[i + 1], words[words.index("-n", i) + 1]) for i in _at(words, "--host")]
+    assert placed == [("a:2,b:1", "3"), ("a:1", "1"), ("b:1", "1")]
+    assert settings(words)["mpi_preconnect_mpi"] == "1"
+
+
+def test_without_names_of_nodes_cold_spares_are_left_to_mpiexec() -> None:
+    words = command(nodes=2, ranks=3, config=Config(respawn=2))
+    assert "--host" not in words
+    assert [words[i + 1] for i in _at(words, "-n")] == ["3", "2"]
+
+
+def _at(words: list[str], word: str) -> list[int]:
+    return [i for i, found in enumerate(words) if found == word]
+
+
 def test_one_host_that_is_left_has_no_detector() -> None:
     """A rank that the system keeps waiting for ten seconds would be taken for dead."""
     words = launcher_s(command(hosts="a:2", ranks=2))

@@ -101,7 +101,7 @@ def test_silent_ranks_are_on_their_own_hosts_wherever_these_are_in_the_list(
 def test_a_batch_job_s_hosts_are_asked_by_the_names_of_its_list(tmp_path: Path) -> None:
     full = ["n1.site.org", "n2.site.org", "n2.site.org"]
     hosts = Answering(n1=full[0], n2=full[1])
-    relaunch = relaunch_of(tmp_path, hosts, full, nodes=2, node_names=("n1", "n2"))
+    relaunch = relaunch_of(tmp_path, hosts, full, nodes=2, node_slots={"n1": 2, "n2": 2})
     survey = Survey(relaunch)
     assert (survey.left, survey.lost) == ({"n1": 1, "n2": 2}, [])
     assert hosts.asked == [["n1", "n2"]]

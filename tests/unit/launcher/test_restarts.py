@@ -89,20 +89,21 @@ def started(rank: int, host: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "processes", "spread"),
+    ("slots", "processes", "spread"),
     [
-        ("a:2,b:1", 2, "a:1,b:1"),
-        ("a:4,b:4", 2, "a:1,b:1"),
-        ("a:1,b:3", 1, "b:1"),
-        ("a:4,b:1", 4, "a:3,b:1"),
-        ("a:2,b:2", 6, "a:3,b:3"),
-        ("a:2,b", 0, ""),
+        ({"a": 2, "b": 1}, 2, {"a": 1, "b": 1}),
+        ({"a": 4, "b": 4}, 2, {"a": 1, "b": 1}),
+        ({"a": 1, "b": 3}, 1, {"b": 1}),
+        ({"a": 4, "b": 1}, 4, {"a": 3, "b": 1}),
+        ({"a": 2, "b": 2}, 6, {"a": 3, "b": 3}),
+        ({"a": 2, "b": 1}, 0, {}),
+        ({}, 3, {}),
     ],
 )
 def test_each_host_has_a_waiting_process_before_one_has_two(
-    hosts: str, processes: int, spread: str
+    slots: dict[str, int], processes: int, spread: dict[str, int]
 ) -> None:
-    assert spread_over(hosts, processes) == spread
+    assert spread_over(slots, processes) == spread
 
 
 def test_members_are_those_of_the_last_world_on_their_machines() -> None:
