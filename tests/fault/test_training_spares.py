@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.train.runs import (
+    PLAIN,
     SCRIPTS,
     assert_whole,
     execute,
@@ -95,7 +95,7 @@ def test_a_spare_joins_only_if_it_reads_in_python_what_the_others_have_read(
     """
     plain = tmp_path / "plain"
     plain.mkdir()
-    command = [sys.executable, SCRIPTS / "annealed.py", plain]
+    command = [*PLAIN, SCRIPTS / "annealed.py", plain]
     done = execute(command, directory=plain, timeout_s=120)
     assert done.returncode == 0, done.stderr
     plan = ["kill:rank=1,step=11", "kill:rank=0,step=37"]

@@ -22,6 +22,8 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 # Where ranks find modules first.
 PATHS = f"{Path(__file__).resolve().parent / 'startup'}{os.pathsep}{ROOT}"
 EXCHANGES = ["native", "host"]
+#: The words before a script that trains in plain Keras, without ranks.
+PLAIN = [sys.executable, "-m", "tests.train.plain_script"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +23,7 @@ from matex.fitting.fit_state.earlier_fits import EarlierFits
 from matex.fitting.trained_models import TrainedModels
 from matex.run.arrivals import Arrivals
 from tests import slow
-from tests.train.runs import SCRIPTS, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run
 
 HISTORY = {"epoch": [0, 1], "logs": {"loss": [0.5, float("inf")]}}
 X, Y = np.ones((8, 4), np.float32), np.ones((8, 1), np.float32)
@@ -177,7 +176,7 @@ def test_checkpoints_of_before_have_no_histories(tmp_path: Path) -> None:
 
 
 def in_plain_keras(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, SCRIPTS / "distilled.py", *arguments]
+    command = [*PLAIN, SCRIPTS / "distilled.py", *arguments]
     return execute(command, directory=folder).stdout
 
 

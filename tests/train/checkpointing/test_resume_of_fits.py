@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.train.runs import SCRIPTS, execute, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, matex_run
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the files that the script writes under plain Keras."""
     folder = tmp_path_factory.mktemp("plain")
-    command = [sys.executable, SCRIPTS / "several_fits.py", folder / "told.json"]
+    command = [*PLAIN, SCRIPTS / "several_fits.py", folder / "told.json"]
     done = execute(command, directory=folder)
     assert done.returncode == 0, done.stderr
     return folder

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import checkpoints
-from tests.train.runs import Outcome, execute, matex_run
+from tests.train.runs import PLAIN, Outcome, execute, matex_run
 
 LEFT = re.compile(r"^left: (.*)$", re.MULTILINE)
 
@@ -52,7 +51,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(script: Path) -> list[float]:
-    return left(execute([sys.executable, script], directory=script.parent))
+    return left(execute([*PLAIN, script], directory=script.parent))
 
 
 def left(outcome: Outcome | subprocess.CompletedProcess[str]) -> list[float]:

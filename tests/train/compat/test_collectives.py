@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.train.runs import SCRIPTS, execute, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, matex_run
 
 
 def found(directory: Path) -> dict[int, Any]:
@@ -41,7 +40,7 @@ def test_on_three_ranks_of_which_the_leader_dies(tmp_path: Path) -> None:
 
 
 def test_without_a_run_there_is_one_rank(tmp_path: Path) -> None:
-    done = execute([sys.executable, SCRIPTS / "collectives.py", tmp_path], directory=tmp_path)
+    done = execute([*PLAIN, SCRIPTS / "collectives.py", tmp_path], directory=tmp_path)
     assert done.returncode == 0, done.stderr
     result = found(tmp_path)[0]
     assert {key: result[key] for key in expected(1, 0)} == expected(1, 0)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, Outcome, execute, faults, matex_run
 
 ROWS, BATCH, EPOCHS, RATE = 64, 16, 2, 0.1
 WAYS = ["tape_and_optimizer", "tape_alone", "fit", "own_train_step"]
@@ -102,6 +101,6 @@ def test_a_rank_dies_in_each_kind_of_loop(tmp_path: Path) -> None:
 
 
 def test_without_a_run_they_are_transparent(tmp_path: Path) -> None:
-    done = execute([sys.executable, SCRIPTS / "horovod.py", tmp_path], directory=tmp_path)
+    done = execute([*PLAIN, SCRIPTS / "horovod.py", tmp_path], directory=tmp_path)
     assert done.returncode == 0, done.stderr
     assert_trained(found(tmp_path))

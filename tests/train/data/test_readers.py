@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import struct
-import sys
 import tarfile
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import tensorflow as tf
 
 from matex.errors import DataError
 from matex.sources import select
-from tests.train.runs import SCRIPTS, execute, faults, matex_run, relative_differences
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run, relative_differences
 
 ROWS = 150
 KINDS = ("contiguous", "chunked", "csv", "idx", "images", "tfrecord", "tar")
@@ -80,9 +79,7 @@ def assert_equal(found: list[list[float]], wanted: list[list[float]], files: int
 
 
 def test_plain_keras_and_three_ranks(files: dict[str, Path], tmp_path: Path) -> None:
-    plain = execute(
-        [sys.executable, SCRIPTS / "read_files.py", *files.values()], directory=tmp_path
-    )
+    plain = execute([*PLAIN, SCRIPTS / "read_files.py", *files.values()], directory=tmp_path)
     assert plain.returncode == 0, plain.stderr
     shared = matex_run(tmp_path, "read_files.py", *files.values(), ranks=3)
     assert shared.status == 0, shared.stderr

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from tests.train.runs import SCRIPTS, execute, faults, matex_run, relative_differences
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run, relative_differences
 
 
 def rows(folder: Path) -> list[list[float]]:
@@ -46,7 +45,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of plain Keras after two epochs, and after a second run that goes on."""
     folder = tmp_path_factory.mktemp("alone")
     for epochs in ("2", "8"):
-        done = execute([sys.executable, SCRIPTS / "watched.py", folder, epochs], directory=folder)
+        done = execute([*PLAIN, SCRIPTS / "watched.py", folder, epochs], directory=folder)
         assert done.returncode == 0, done.stderr
     assert "steps 54" in done.stdout  # 5 epochs of 10 steps and 4 of the sixth
     return folder
@@ -98,7 +97,7 @@ def test_a_leader_that_dies_among_its_callbacks_leaves_no_gap(tmp_path: Path) ->
     plain, ranks = tmp_path / "plain", tmp_path / "ranks"
     for folder in (plain, ranks):
         folder.mkdir()
-    done = execute([sys.executable, SCRIPTS / "dying_leader.py", plain], directory=plain)
+    done = execute([*PLAIN, SCRIPTS / "dying_leader.py", plain], directory=plain)
     assert done.returncode == 0, done.stderr
     outcome = matex_run(ranks, "dying_leader.py", ranks, ranks=6)
     assert outcome.status == 0, outcome.stderr
@@ -123,7 +122,7 @@ def test_a_leader_that_dies_among_its_callbacks_leaves_no_gap(tmp_path: Path) ->
 def test_a_loss_that_a_step_names_is_logged_beside_compiled_metrics(tmp_path: Path) -> None:
     """Keras logs what the step returned, not results of its own metrics of the same names."""
     script = SCRIPTS / "named_logs.py"
-    plain = json.loads(execute([sys.executable, script], directory=tmp_path).stdout)
+    plain = json.loads(execute([*PLAIN, script], directory=tmp_path).stdout)
     outcome = matex_run(tmp_path, script, ranks=2)
     assert outcome.status == 0, outcome.stderr
     history, evaluated = json.loads(outcome.stdout.splitlines()[-1])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import slow
-from tests.train.runs import SCRIPTS, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run
 
 
 def told(text: str) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def told(text: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("plain")
-    done = execute([sys.executable, SCRIPTS / "collecting.py"], directory=folder)
+    done = execute([*PLAIN, SCRIPTS / "collecting.py"], directory=folder)
     assert done.returncode == 0, done.stderr
     return told(done.stdout)
 

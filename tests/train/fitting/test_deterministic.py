@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
 import checkpoints
-from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, Outcome, execute, faults, matex_run
 
 OPTIONS = ["--deterministic", "--virtual", "4"]
 STEPS, FITS, EPOCHS = 4, 3, 2  # an epoch's, of 171 rows in batches of 50
@@ -89,7 +88,7 @@ def test_a_run_that_goes_on_with_other_ranks_and_shares_changes_no_bit(
 
 
 def test_virtual_workers_come_to_the_numbers_of_plain_keras(alone: Outcome, tmp_path: Path) -> None:
-    plain = execute([sys.executable, SCRIPTS / SCRIPT], directory=tmp_path)
+    plain = execute([*PLAIN, SCRIPTS / SCRIPT], directory=tmp_path)
     assert plain.returncode == 0, plain.stderr
     ours, theirs = losses(alone.stdout), losses(plain.stdout)
     for name in ("dense", "recurrent"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.train.runs import execute, matex_run
+from tests.train.runs import PLAIN, execute, matex_run
 
 STOPPED = """
 import os, sys
@@ -101,5 +100,5 @@ def test_what_the_declined_step_had_changed_is_put_back(tmp_path: Path) -> None:
     script = tmp_path / "stopped.py"
     script.write_text(STOPPED)
     outcome = matex_run(tmp_path, str(script), "rivals", "all", ranks=2)
-    alone = execute([sys.executable, script, "rivals", "all"], directory=tmp_path)
+    alone = execute([*PLAIN, script, "rivals", "all"], directory=tmp_path)
     assert made(outcome.stdout) == made(alone.stdout)

@@ -1,15 +1,19 @@
-"""Starts a rank of a test by a fork from a process that has imported TensorFlow.
+"""Starts a rank, or a plain script, by a fork from a process that has imported TensorFlow.
 
 Python imports this module first, in every process that has its folder on the path. A rank whose
 environment names a fork server asks it for a fork, as a newcomer of ``matex run --respawn`` does,
-instead of importing TensorFlow once more; where there is none yet, it starts as ever.
+instead of importing TensorFlow once more; where there is none yet, it starts as ever. So does
+``python -m tests.train.plain_script``, which is no rank.
 """
 
 import os
 import sys
 
-_address = os.environ.pop("TEST_FORK_SERVER", "") if "PMIX_RANK" in os.environ else ""
-if _address and sys.orig_argv[1:3] == ["-m", "matex"]:
+_rank = "PMIX_RANK" in os.environ
+_forks = ["-m", "matex" if _rank else "tests.train.plain_script"]
+_is_forked = sys.orig_argv[1:3] == _forks
+_address = os.environ.pop("TEST_FORK_SERVER", "") if _rank or _is_forked else ""
+if _address and _is_forked:
     from contextlib import suppress
     from importlib.util import module_from_spec, spec_from_file_location
     from pathlib import Path

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import slow
-from tests.train.runs import SCRIPTS, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run
 
 
 def losses(text: str) -> list[list[float]]:
@@ -19,7 +18,7 @@ def losses(text: str) -> list[list[float]]:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
     folder = tmp_path_factory.mktemp("plain")
-    done = execute([sys.executable, SCRIPTS / "embeddings.py"], directory=folder)
+    done = execute([*PLAIN, SCRIPTS / "embeddings.py"], directory=folder)
     assert done.returncode == 0, done.stderr
     return losses(done.stdout)
 
@@ -100,7 +99,7 @@ def numbers(text: str) -> list[tuple[str, list[float]]]:
 @pytest.fixture(scope="module")
 def free(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, list[float]]]:
     folder = tmp_path_factory.mktemp("free")
-    done = execute([sys.executable, SCRIPTS / "free_lengths.py", *FREE], directory=folder)
+    done = execute([*PLAIN, SCRIPTS / "free_lengths.py", *FREE], directory=folder)
     assert done.returncode == 0, done.stderr
     return numbers(done.stdout)
 

@@ -5,12 +5,11 @@ One launch of three ranks runs all kinds, the last ones while ranks die.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.train.runs import SCRIPTS, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run
 from tests.train.whole_runs.test_script_kinds import Outcomes, assert_same, outcomes
 
 pytestmark = pytest.mark.timeout(600)
@@ -29,7 +28,7 @@ EAGER, NONE = sum(_STEPS[:-2]), sum(_STEPS[:-1])
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Plain Keras in one process, without matex."""
     folder = tmp_path_factory.mktemp("alone")
-    done = execute([sys.executable, SCRIPTS / "train_kinds.py", folder, *KINDS], directory=folder)
+    done = execute([*PLAIN, SCRIPTS / "train_kinds.py", folder, *KINDS], directory=folder)
     assert done.returncode == 0, done.stderr
     return outcomes(folder)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from matex.sources.stream_batch import StreamBatch
 from matex.steps.separability.check_record import CheckRecord
 from matex.steps.separability.comparison import Value
 from matex.steps.separability.repeated_check import find_again, is_due
-from tests.train.runs import SCRIPTS, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run
 
 
 def value(name: str, size: float, *, off: float = 0.0, is_gradient: bool = True) -> Value:
@@ -86,7 +85,7 @@ def test_a_sum_behind_a_threshold_is_found_when_it_is_reached(tmp_path: Path) ->
     for event in found:
         assert "train_step does not add up over rows: the " in event["whole"]
         assert "it was found after 10 steps" in event["whole"]
-    plain = execute([sys.executable, SCRIPTS / script], directory=tmp_path)
+    plain = execute([*PLAIN, SCRIPTS / script], directory=tmp_path)
     sums = [
         [float(line.split()[1]) for line in ran.stdout.splitlines() if line.startswith("sum")]
         for ran in (outcome, plain)

@@ -16,7 +16,7 @@ from matex import keras_hooks
 from matex.fitting.replica_vector import ReplicaVector
 from tests import slow
 from tests.eamsgd import nesterov
-from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, Outcome, execute, faults, matex_run
 
 ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")
 STEPS = 48
@@ -150,7 +150,7 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
 def steps_alone(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
     """Weights and momenta after each step of plain Keras, on whole batches."""
     folder = tmp_path_factory.mktemp("alone")
-    done = execute([sys.executable, SCRIPTS / "noted_weights.py", folder], directory=folder)
+    done = execute([*PLAIN, SCRIPTS / "noted_weights.py", folder], directory=folder)
     assert done.returncode == 0, done.stderr
     return np.asarray(np.load(folder / "rank-alone.npy"))
 

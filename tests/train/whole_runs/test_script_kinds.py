@@ -6,7 +6,6 @@ One launch runs many kinds, because starting TensorFlow takes longer than any of
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import slow
-from tests.train.runs import SCRIPTS, execute, faults, matex_run
+from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -92,7 +91,7 @@ def outcomes(folder: Path) -> Outcomes:
 
 def in_plain_keras(folder: Path, kinds: Collection[str]) -> Outcomes:
     """Run the kinds in one process, without matex."""
-    command = [sys.executable, SCRIPTS / "train_kinds.py", folder, *kinds]
+    command = [*PLAIN, SCRIPTS / "train_kinds.py", folder, *kinds]
     done = execute(command, directory=folder, timeout_s=300)
     assert done.returncode == 0, done.stderr
     return outcomes(folder)
