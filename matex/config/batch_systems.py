@@ -82,7 +82,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
     each = _expanded(a_node or f"1(x{nodes})")
     ranks = _number(environment, "SLURM_NTASKS") if environment.get("SLURM_NTASKS") else sum(each)
     names = _named(environment.get("SLURM_JOB_NODELIST", ""))
-    slots = dict(itertools.zip_longest(names, each[: len(names)], fillvalue=1))
+    slots = dict.fromkeys(names, 1) | dict(zip(names, each, strict=False))
     return Allocation(system="Slurm", nodes=nodes, ranks=ranks, slots=slots)
 
 

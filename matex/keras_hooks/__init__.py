@@ -80,19 +80,16 @@ from matex.keras_hooks.models import (
 )
 from matex.keras_hooks.noise_state import count_noise, noise_state
 from matex.keras_hooks.optimizers import (
-    is_recording,
     learning_rate_variable,
     nesterov_momentum,
     optimizers_of,
-    recording,
-    replaced_apply,
     scaled_learning_rate,
     set_learning_rate,
     state_of,
     traits_of,
     updates_made,
-    updating,
 )
+from matex.keras_hooks.permitted_updates import is_recording, recording, replaced_apply, updating
 from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
 from matex.keras_hooks.quiet import Chance
 from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows, RowAxis
@@ -134,7 +131,6 @@ from matex.keras_hooks.tensors import (
     tensor_of,
 )
 from matex.keras_hooks.variable_resizing import (
-    Follower,
     WeightUsers,
     followers,
     renew_validation,
@@ -147,7 +143,6 @@ from matex.keras_hooks.xla import exchange_in_graph, exchange_outside_xla, leave
 __all__ = [
     "NOISE_SCOPE",
     "Chance",
-    "Follower",
     "Generators",
     "GraphCall",
     "LayerScale",

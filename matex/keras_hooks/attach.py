@@ -18,7 +18,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.optimizers import base_optimizer
 
 from matex.errors import HooksError, SeveralUpdatesFound
-from matex.keras_hooks import early_optimizers, optimizers
+from matex.keras_hooks import early_optimizers, permitted_updates
 from matex.keras_hooks.data import leave_autotuning
 from matex.keras_hooks.versions import TESTED, outside
 from matex.replacing import replace
@@ -208,15 +208,15 @@ def _guard_apply(owner: Any, hooks: TrainerHooks) -> None:
     original = _original(owner, "apply")
 
     def replacement(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        if optimizers.is_updating():
+        if permitted_updates.is_updating():
             return original(self, grads, trainable_variables)
-        instead = optimizers.in_place_of_apply()
+        instead = permitted_updates.in_place_of_apply()
         if instead is not None:
             return instead(self, list(grads), trainable_variables)
-        if optimizers.is_recording():
+        if permitted_updates.is_recording():
             raise SeveralUpdatesFound("train_step uses more than the model's own optimizer")
         grads = hooks.before_apply(self, list(grads))
-        with optimizers.updating():
+        with permitted_updates.updating():
             return original(self, grads, trainable_variables)
 
     _install(owner, "apply", replacement, original)

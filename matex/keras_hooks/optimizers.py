@@ -1,4 +1,4 @@
-"""Access to Keras's optimizers, and limits on when they may change weights."""
+"""Access to Keras's optimizers: their traits, learning rates and variables."""
 
 from __future__ import annotations
 
@@ -18,88 +18,21 @@ from matex.replacing import replaced
 __all__ = [
     "OptimizerTraits",
     "build_for",
-    "in_place_of_apply",
-    "is_recording",
-    "is_updating",
     "learning_rate_variable",
     "nesterov_momentum",
     "noted_setting",
     "optimizer_kinds",
     "optimizers_of",
-    "recording",
-    "replaced_apply",
     "scaled_learning_rate",
     "set_learning_rate",
     "setting_when_built",
     "state_of",
     "traits_of",
     "updates_made",
-    "updating",
     "zeros_like",
 ]
 
-Apply = Callable[[Any, list[Any], Any], None]
-
 _setting: weakref.WeakSet[Any] = weakref.WeakSet()
-_updating = 0
-_recording = 0
-_in_its_place: Apply | None = None
-
-
-def in_place_of_apply() -> Apply | None:
-    """Function called instead of every optimizer's ``apply`` now; None without one."""
-    return _in_its_place
-
-
-@contextlib.contextmanager
-def replaced_apply(apply: Apply) -> Iterator[None]:
-    """Context in which *apply* is called instead of the ``apply`` of every optimizer.
-
-    Args:
-        apply: function of the optimizer, the gradients, and the variables or None.
-    """
-    global _in_its_place  # noqa: PLW0603 - a property of the process, as the optimizers' class is
-    before, _in_its_place = _in_its_place, apply
-    try:
-        yield
-    finally:
-        _in_its_place = before
-
-
-def is_updating() -> bool:
-    """Whether optimizers may change weights now."""
-    return _updating > 0
-
-
-def is_recording() -> bool:
-    """Whether only a recorded optimizer may be called now."""
-    return _recording > 0
-
-
-@contextlib.contextmanager
-def updating() -> Iterator[None]:
-    """Context of the only code in which optimizers may change weights."""
-    global _updating  # noqa: PLW0603 - a property of the process, as the optimizers' class is
-    _updating += 1
-    try:
-        yield
-    finally:
-        _updating -= 1
-
-
-@contextlib.contextmanager
-def recording() -> Iterator[None]:
-    """Context of a train step whose optimizer is recorded: no other one may change weights.
-
-    Raises:
-        SeveralUpdatesFound: another did.
-    """
-    global _recording  # noqa: PLW0603 - a property of the process, as the optimizers' class is
-    _recording += 1
-    try:
-        yield
-    finally:
-        _recording -= 1
 
 
 def learning_rate_variable(optimizer: Any) -> Any | None:

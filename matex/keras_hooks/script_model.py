@@ -12,7 +12,8 @@ import tensorflow as tf
 from matex.errors import NotShareable
 from matex.keras_hooks.functions import with_functions_inline
 from matex.keras_hooks.metrics import replaced_methods
-from matex.keras_hooks.optimizers import build_for, replaced_apply
+from matex.keras_hooks.optimizers import build_for
+from matex.keras_hooks.permitted_updates import replaced_apply
 
 __all__ = ["NoUpdate", "ScriptModel", "script_model"]
 

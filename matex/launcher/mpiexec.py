@@ -124,7 +124,9 @@ class Mpiexec:
             started = [*_host(hosts), *shared, "-n", str(processes), *words]
             # Each host's on their own: of several hosts in a job of Slurm mpiexec would fill one
             # after the other, up to the slots of the job.
-            parts = [(f"{host}:{count}", count) for host, count in waiting_hosts.items()]
+            parts: list[tuple[str | None, int]] = [
+                (f"{host}:{count}", count) for host, count in waiting_hosts.items()
+            ]
             for part, count in parts or [(None, waiting)] * (waiting > 0):
                 started += [":", *_host(part), *shared, "-n", str(count), *words]
             return [self.path, *options, *started]

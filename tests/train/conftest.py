@@ -19,13 +19,13 @@ def optimizers_that_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hook that a run puts into optimizers, for a test."""
     import keras
 
-    from matex.keras_hooks import optimizers
+    from matex.keras_hooks import permitted_updates
 
     original = keras.optimizers.Optimizer.apply
 
     def apply(optimizer: Any, gradients: Any, variables: Any = None) -> Any:
-        instead = optimizers.in_place_of_apply()
-        if optimizers.is_updating() or instead is None:
+        instead = permitted_updates.in_place_of_apply()
+        if permitted_updates.is_updating() or instead is None:
             return original(optimizer, gradients, variables)
         return instead(optimizer, list(gradients), variables)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from matex import keras_hooks
 from matex.apoptosis.graph.network import Network, Reading
 from matex.apoptosis.graph.trace import Group
 from matex.apoptosis.graph.units import occurrences
 from matex.apoptosis.group_statistics import Removal
+from matex.keras_hooks.variable_resizing import Follower
 
 __all__ = ["carry_along", "take_over"]
 
@@ -70,7 +70,7 @@ def _constrain(variable: Any | None) -> None:
 
 
 def carry_along(
-    changed: Sequence[tuple[Any, np.ndarray]], followers: Sequence[keras_hooks.Follower]
+    changed: Sequence[tuple[Any, np.ndarray]], followers: Sequence[Follower]
 ) -> list[tuple[Any, np.ndarray]]:
     """Change slots that follow weights, such as moving averages, as the weights change; local.
 

@@ -34,6 +34,6 @@ def test_tensorflow_gets_memory_of_its_own_that_it_need_not_copy() -> None:
     vector[:] = 5
     for copy, part in zip(copies, parts, strict=True):
         assert (copy.shape, copy.dtype) == (part.shape, part.dtype)
-        assert copy.ctypes.data % ALIGNMENT == 0
+        assert copy.size == 0 or copy.ctypes.data % ALIGNMENT == 0
         assert not np.shares_memory(copy, vector)
     assert (copies[0].max(), copies[2]) == (0, 1)
