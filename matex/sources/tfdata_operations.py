@@ -78,7 +78,7 @@ def _generator_of(shuffle: tf.data.Dataset) -> Any:
     Raises:
         NotShareable: the resource cannot be found.
     """
-    if sum(tensor.nbytes for tensor in _tensors(shuffle)) > _MOST_BYTES:
+    if sum(map(_bytes_of, _tensors(shuffle))) > _MOST_BYTES:
         raise NotShareable(
             f"it has a shuffle after a map of more than {_MOST_BYTES >> 20} MB in memory"
         )
@@ -118,9 +118,16 @@ def _tensors(dataset: tf.data.Dataset) -> Iterator[Any]:
         held += function.function.captured_inputs
     for tensor in held:
         if isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.resource, tf.variant):
-            yield tensor.numpy()
+            yield tensor
     for before in dataset._inputs():
         yield from _tensors(before)
+
+
+def _bytes_of(tensor: Any) -> int:
+    """Number of bytes that the values of *tensor* take, those of its texts included."""
+    if tensor.dtype == tf.string:  # of one text, numpy() is bytes; of several, pointers
+        return int(tf.reduce_sum(tf.strings.length(tensor)))
+    return int(tensor.dtype.size * tensor.shape.num_elements())
 
 
 def resources_in(dataset: tf.data.Dataset) -> frozenset[int]:

@@ -125,10 +125,14 @@ def looked_up() -> dict[str, Callable[[Any], Any]]:
     }
 
 
+@pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("kind", looked_up())
-def test_tables_are_looked_up_by_each_place(kind: str) -> None:
+def test_tables_are_looked_up_by_each_place(kind: str, shuffled: bool) -> None:
     words = tf.data.Dataset.from_tensor_slices(["a", "b c", "d", "b", "a"])
-    dataset = words.map(looked_up()[kind], num_parallel_calls=2).batch(3)
+    dataset = words.map(looked_up()[kind], num_parallel_calls=2)
+    if shuffled:
+        dataset = dataset.shuffle(5, seed=2, reshuffle_each_iteration=False)
+    dataset = dataset.batch(3)
     pipeline = turned_round(dataset)
     assert pipeline is not None
     ahead = pipeline.ahead(tf.Variable([0, 2], dtype=tf.int64))
@@ -161,3 +165,10 @@ def drawn(i: Any) -> Any:
 def test_what_could_change_the_result_is_refused(dataset: tf.data.Dataset, reason: str) -> None:
     with pytest.raises(NotShareable, match=reason):
         turned_round(dataset)
+
+
+def test_texts_count_by_their_lengths_where_a_shuffle_is_looked_into() -> None:
+    texts = tf.constant(["x" * (1 << 20)] * 65)
+    dataset = tf.data.Dataset.from_tensor_slices(texts).map(tf.strings.length).shuffle(65)
+    with pytest.raises(NotShareable, match="more than 64 MB"):
+        turned_round(dataset.batch(5))
