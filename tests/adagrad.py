@@ -10,6 +10,8 @@ __all__ = ["Adagrad"]
 class Adagrad:
     """Adagrad, whose slots are the sums of squares, and the number of updates behind them."""
 
+    kind = "adagrad"
+
     def __init__(self, rate: float) -> None:
         self._rate = rate
 

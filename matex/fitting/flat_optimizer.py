@@ -12,6 +12,8 @@ from matex.keras_hooks.optimizers import optimizer_kinds, zeros_like
 
 __all__ = ["FlatOptimizer"]
 
+_RATE = "learning_rate"  # option that has no effect on slots
+
 
 class FlatOptimizer:
     """A :class:`matex.strategies.rules.centre.CentreOptimizer` by Keras.
@@ -26,6 +28,9 @@ class FlatOptimizer:
         variables: trainable variables of the model, whose weights are the vector.
         dtype: dtype of the vectors.
 
+    Attributes:
+        kind: name and options, but for the learning rate.
+
     Raises:
         InputError: Keras cannot make this optimizer.
     """
@@ -34,6 +39,8 @@ class FlatOptimizer:
         self, name: str, options: dict[str, Any], variables: list[Any], dtype: np.dtype
     ) -> None:
         self._optimizer = _made(name, options)
+        others = sorted(f"{key}={value}" for key, value in options.items() if key != _RATE)
+        self.kind = ",".join([name.lower(), *others])
         self._weights = zeros_like(variables, dtype)
         self._dtype = dtype
         self._first: np.ndarray | None = None

@@ -72,6 +72,7 @@ def begin_shared(
         build(model, source.built_on, for_fit=True)
     _compare_with_saved(fit, source, batches)
     plan.resolve(source, seed=fit.checkpoint.seed.own, epochs=fit.arguments["epochs"])
+    fit.checkpoint.strategy = plan.strategy
     compiled = compiled_step(run, model, source, plan)
     batch_size = given["batch_size"] or BATCH_SIZE
     check_alike(

@@ -9,7 +9,7 @@ nodes may have different numbers of ranks, are weighted by them, and may lose so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from matex.strategies.rules.daso import Plateau, active, blocking, merge
 __all__ = ["Daso"]
 
 _FORMAT = FORMATS["bf16"]
+_PLATEAU = "plateau"  # name in the notes
 
 
 class _Flight(NamedTuple):
@@ -208,6 +209,14 @@ class Daso(Strategy):
         self._have_diverged = False
         self._reference = None  # a callback may change the model before the next step
         self._count = 0
+
+    def notes(self) -> dict[str, np.ndarray]:
+        """The pace, and the losses that it follows from."""
+        return {_PLATEAU: self._plateau.packed()}
+
+    def take_over(self, notes: Mapping[str, np.ndarray]) -> None:
+        if _PLATEAU in notes:
+            self._plateau = Plateau.unpacked(notes[_PLATEAU])
 
     def epoch_ended(self, loss: float | None) -> None:
         """Let nodes average more often if *loss* no longer falls."""

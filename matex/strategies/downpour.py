@@ -5,7 +5,7 @@ The weight of a push, and the centre's momentum: :mod:`matex.strategies.rules.do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -123,6 +123,18 @@ class DownpourRule(CentreRule):
 
     def continued(self, made: Consensus) -> DownpourRule:
         return replace(self, slots=made.slots)
+
+    def notes(self) -> dict[str, np.ndarray]:
+        return {} if self.slots is None else {self._name_of_slots: self.slots}
+
+    def resumed(self, notes: Mapping[str, np.ndarray]) -> DownpourRule:
+        slots = None if self.optimizer is None else notes.get(self._name_of_slots)
+        return self if slots is None else replace(self, slots=slots)
+
+    @property
+    def _name_of_slots(self) -> str:
+        assert self.optimizer is not None, "no other rule has slots"
+        return f"slots of {self.optimizer.kind}"
 
     def _first_rest(self, weights: np.ndarray) -> list[np.ndarray]:
         if self.optimizer is None:

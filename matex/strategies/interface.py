@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -110,6 +110,21 @@ class Strategy:
         """Set every replica to the one model that is evaluated and saved; collective.
 
         Recovers by itself; afterwards weights and optimizer state are equal on all members.
+        """
+
+    def notes(self) -> dict[str, np.ndarray]:
+        """State beside the replica with which a fit goes on after a consensus. Local.
+
+        Equal on all members. It is part of a checkpoint; names and shapes are the strategy's own.
+        """
+        return {}
+
+    def take_over(self, notes: Mapping[str, np.ndarray]) -> None:
+        """Go on from *notes*, before the first step. Local.
+
+        Args:
+            notes: result of :meth:`notes` in the run before, which may have had other options;
+                empty if it had another strategy.
         """
 
     def epoch_ended(self, loss: float | None) -> None:

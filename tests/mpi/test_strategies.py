@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,40 @@ def test_a_rank_that_is_one_operation_behind_waits_for_nobody(
     strategy.consensus()
     found = comm.allgather(vector.value)
     assert all(np.array_equal(row, found.rows[0]) for row in found.rows)
+
+
+def flat(notes: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(1), *notes.values()])
+
+
+def test_a_strategy_goes_on_from_its_notes_as_if_uninterrupted(
+    name: str, comm: ft.Communicator
+) -> None:
+    """Four epochs, in which the loss no longer falls, and a resumption in one of two runs."""
+
+    def epochs(strategy: Strategy, vector: Vector, numbers: Sequence[int]) -> None:
+        for epoch in numbers:
+            strategy.epoch_begins(1)  # for DASO not one of those that average everything
+            for step in range(8 * epoch, 8 * epoch + 8):
+                strategy.before_step(step)
+                comm.barrier()
+                update(strategy, vector, 0.1 * (vector.value - comm.world.rank), step=step)
+                strategy.after_step(step)
+            strategy.consensus()
+            strategy.epoch_ended(1.0)
+
+    one, other = Vector(), Vector()
+    uninterrupted = STRATEGIES[name](comm, one)
+    epochs(uninterrupted, one, range(4))
+    other.value, notes = one.read(), uninterrupted.notes()
+    rows = comm.allgather(flat(notes)).rows
+    assert (rows == rows[0]).all()
+    epochs(uninterrupted, one, range(4, 6))
+    resumed = STRATEGIES[name](comm, other)
+    resumed.take_over(notes)
+    epochs(resumed, other, range(4, 6))
+    np.testing.assert_array_equal(other.value, one.value)
+    np.testing.assert_array_equal(flat(resumed.notes()), flat(uninterrupted.notes()))
 
 
 def transfers() -> list[ft.Sending | ft.Receiving]:

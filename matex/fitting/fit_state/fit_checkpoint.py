@@ -26,6 +26,7 @@ from matex.keras_hooks.log_values import numbers_in
 from matex.partition.order import OrderSeed
 from matex.partition.passes import Passes
 from matex.run.context import RunContext
+from matex.strategies import Strategy, Sync
 
 __all__ = ["LOOP", "RAW", "FitCheckpoint", "first_epoch", "is_of_fit", "stops_inside"]
 
@@ -97,18 +98,32 @@ class FitCheckpoint:
         self.data: list[float] = []
         self.batches = FitBatches()
         self.validated_before = Passes(0 if saved is None else saved.cursor.get(_VALIDATED, 0))
+        self.strategy: Strategy = Sync()
         self._lines: np.ndarray | None = None if saved is None else saved.extra.get(_LINES)
 
     # Restoring.
 
     def restore(self) -> None:
-        """Restore weights and optimizer, before the first epoch.
+        """Restore weights, optimizer and the strategy's notes, before the first epoch.
 
         Raises:
             InputError: the checkpoint belongs to another model.
         """
         if self.saved is not None:
             model_state.restore(self._model, self.saved)
+            prefix, extra = self._of_strategy, self.saved.extra
+            self.strategy.take_over(
+                {
+                    name.removeprefix(prefix): value
+                    for name, value in extra.items()
+                    if name.startswith(prefix)
+                }
+            )
+
+    @property
+    def _of_strategy(self) -> str:
+        """Prefix of the strategy's notes."""
+        return f"strategy/{self.strategy.name}/"
 
     def know_data(self, sketch: list[float]) -> None:
         """Print a line if the data of the fit, with this *sketch*, differ from the checkpoint's."""
@@ -259,6 +274,7 @@ class FitCheckpoint:
             _DATA: np.array(self.data, np.float64),
             BATCHES: self.batches.packed(),
             **({} if self._lines is None else {_LINES: self._lines}),
+            **{self._of_strategy + name: value for name, value in self.strategy.notes().items()},
             **(more or {}),
         }
         ended = None if logs is None else (cursor.epoch - 1, logs)

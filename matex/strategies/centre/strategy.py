@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,12 @@ class CentreStrategy(Strategy):
         )
         self._replica.write(np.concatenate([made.weights, middle[count:]]))
         self._staleness += _staleness_of_all(self._communicator, exchange.staleness)
+
+    def notes(self) -> dict[str, np.ndarray]:
+        return self._rule.notes()
+
+    def take_over(self, notes: Mapping[str, np.ndarray]) -> None:
+        self._rule = self._rule.resumed(notes)
 
     def report(self) -> dict[str, Any]:
         """Relative distance of this replica from the centre or, if the rule measures none, from the

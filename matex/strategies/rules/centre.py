@@ -9,7 +9,7 @@ and returns new ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -65,6 +65,10 @@ class Consensus(NamedTuple):
 
 class CentreOptimizer(Protocol):
     """An optimizer with all state in arguments and results, so that any rank can continue it."""
+
+    @property
+    def kind(self) -> str:
+        """Text that is equal for optimizers that can continue from each other's slots."""
 
     def first_slots(self, weights: np.ndarray) -> np.ndarray:
         """Slots before the first update of *weights*: shape (s,), dtype of the weights."""
@@ -196,6 +200,14 @@ class CentreRule(ABC):
 
     def continued(self, made: Consensus) -> CentreRule:
         """Rule for the exchanges that restart from the one model *made*."""
+        return self
+
+    def notes(self) -> dict[str, np.ndarray]:
+        """State that the rule keeps over a consensus, for a checkpoint."""
+        return {}
+
+    def resumed(self, notes: Mapping[str, np.ndarray]) -> CentreRule:
+        """Rule that goes on from *notes*, perhaps of one with other options."""
         return self
 
 

@@ -95,3 +95,16 @@ class Plateau:
             self._bad = 0
             self.pace = self.pace.faster()
         return self.pace
+
+    def packed(self) -> np.ndarray:
+        """State for :meth:`unpacked`, of shape (5,)."""
+        return np.array([self._best, self._bad, *self.pace], np.float64)
+
+    @classmethod
+    def unpacked(cls, state: np.ndarray) -> Plateau:
+        """Plateau that goes on from *state*."""
+        best, *numbers = state.tolist()
+        bad, *pace = map(int, numbers)
+        made = cls(Pace(*pace))
+        made._best, made._bad = best, bad
+        return made
