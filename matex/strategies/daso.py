@@ -25,7 +25,7 @@ from matex.strategies.rules.daso import Plateau, active, blocking, merge
 __all__ = ["Daso"]
 
 _FORMAT = FORMATS["bf16"]
-_PLATEAU = "plateau"  # name in the notes
+_PLATEAU = "plateau"  # name in the saved state
 
 
 class _Flight(NamedTuple):
@@ -210,13 +210,13 @@ class Daso(Strategy):
         self._reference = None  # a callback may change the model before the next step
         self._count = 0
 
-    def notes(self) -> dict[str, np.ndarray]:
+    def saved_state(self) -> dict[str, np.ndarray]:
         """The pace, and the losses that it follows from."""
         return {_PLATEAU: self._plateau.packed()}
 
-    def take_over(self, notes: Mapping[str, np.ndarray]) -> None:
-        if _PLATEAU in notes:
-            self._plateau = Plateau.unpacked(notes[_PLATEAU])
+    def restore_state(self, state: Mapping[str, np.ndarray]) -> None:
+        if _PLATEAU in state:
+            self._plateau = Plateau.unpacked(state[_PLATEAU])
 
     def epoch_ended(self, loss: float | None) -> None:
         """Let nodes average more often if *loss* no longer falls."""

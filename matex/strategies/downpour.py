@@ -124,11 +124,11 @@ class DownpourRule(CentreRule):
     def continued(self, made: Consensus) -> DownpourRule:
         return replace(self, slots=made.slots)
 
-    def notes(self) -> dict[str, np.ndarray]:
+    def saved_state(self) -> dict[str, np.ndarray]:
         return {} if self.slots is None else {self._name_of_slots: self.slots}
 
-    def resumed(self, notes: Mapping[str, np.ndarray]) -> DownpourRule:
-        slots = None if self.optimizer is None else notes.get(self._name_of_slots)
+    def restored(self, state: Mapping[str, np.ndarray]) -> DownpourRule:
+        slots = None if self.optimizer is None else state.get(self._name_of_slots)
         return self if slots is None else replace(self, slots=slots)
 
     @property

@@ -112,19 +112,19 @@ class Strategy:
         Recovers by itself; afterwards weights and optimizer state are equal on all members.
         """
 
-    def notes(self) -> dict[str, np.ndarray]:
-        """State beside the replica with which a fit goes on after a consensus. Local.
+    def saved_state(self) -> dict[str, np.ndarray]:
+        """State beside the replica that a checkpoint keeps, as it is after a consensus. Local.
 
-        Equal on all members. It is part of a checkpoint; names and shapes are the strategy's own.
+        It is equal on all members; names and shapes are the strategy's own.
         """
         return {}
 
-    def take_over(self, notes: Mapping[str, np.ndarray]) -> None:
-        """Go on from *notes*, before the first step. Local.
+    def restore_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from a saved *state*, before the first step. Local.
 
         Args:
-            notes: result of :meth:`notes` in the run before, which may have had other options;
-                empty if it had another strategy.
+            state: result of :meth:`saved_state` in the run before, which may have had other
+                options; empty if it had another strategy.
         """
 
     def epoch_ended(self, loss: float | None) -> None:

@@ -165,11 +165,11 @@ def test_a_rank_that_is_one_operation_behind_waits_for_nobody(
     assert all(np.array_equal(row, found.rows[0]) for row in found.rows)
 
 
-def flat(notes: Mapping[str, np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.zeros(1), *notes.values()])
+def flat(state: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(1), *state.values()])
 
 
-def test_a_strategy_goes_on_from_its_notes_as_if_uninterrupted(
+def test_a_strategy_goes_on_from_its_saved_state_as_if_uninterrupted(
     name: str, comm: ft.Communicator
 ) -> None:
     """Four epochs, in which the loss no longer falls, and a resumption in one of two runs."""
@@ -188,15 +188,15 @@ def test_a_strategy_goes_on_from_its_notes_as_if_uninterrupted(
     one, other = Vector(), Vector()
     uninterrupted = STRATEGIES[name](comm, one)
     epochs(uninterrupted, one, range(4))
-    other.value, notes = one.read(), uninterrupted.notes()
-    rows = comm.allgather(flat(notes)).rows
+    other.value, state = one.read(), uninterrupted.saved_state()
+    rows = comm.allgather(flat(state)).rows
     assert (rows == rows[0]).all()
     epochs(uninterrupted, one, range(4, 6))
     resumed = STRATEGIES[name](comm, other)
-    resumed.take_over(notes)
+    resumed.restore_state(state)
     epochs(resumed, other, range(4, 6))
     np.testing.assert_array_equal(other.value, one.value)
-    np.testing.assert_array_equal(flat(resumed.notes()), flat(uninterrupted.notes()))
+    np.testing.assert_array_equal(flat(resumed.saved_state()), flat(uninterrupted.saved_state()))
 
 
 def transfers() -> list[ft.Sending | ft.Receiving]:

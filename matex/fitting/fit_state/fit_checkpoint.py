@@ -104,7 +104,7 @@ class FitCheckpoint:
     # Restoring.
 
     def restore(self) -> None:
-        """Restore weights, optimizer and the strategy's notes, before the first epoch.
+        """Restore weights, optimizer and the strategy's state, before the first epoch.
 
         Raises:
             InputError: the checkpoint belongs to another model.
@@ -112,7 +112,7 @@ class FitCheckpoint:
         if self.saved is not None:
             model_state.restore(self._model, self.saved)
             prefix, extra = self._of_strategy, self.saved.extra
-            self.strategy.take_over(
+            self.strategy.restore_state(
                 {
                     name.removeprefix(prefix): value
                     for name, value in extra.items()
@@ -122,7 +122,7 @@ class FitCheckpoint:
 
     @property
     def _of_strategy(self) -> str:
-        """Prefix of the strategy's notes."""
+        """Prefix of the names of the strategy's state."""
         return f"strategy/{self.strategy.name}/"
 
     def know_data(self, sketch: list[float]) -> None:
@@ -274,7 +274,10 @@ class FitCheckpoint:
             _DATA: np.array(self.data, np.float64),
             BATCHES: self.batches.packed(),
             **({} if self._lines is None else {_LINES: self._lines}),
-            **{self._of_strategy + name: value for name, value in self.strategy.notes().items()},
+            **{
+                self._of_strategy + name: value
+                for name, value in self.strategy.saved_state().items()
+            },
             **(more or {}),
         }
         ended = None if logs is None else (cursor.epoch - 1, logs)

@@ -81,11 +81,11 @@ class CentreStrategy(Strategy):
         self._replica.write(np.concatenate([made.weights, middle[count:]]))
         self._staleness += _staleness_of_all(self._communicator, exchange.staleness)
 
-    def notes(self) -> dict[str, np.ndarray]:
-        return self._rule.notes()
+    def saved_state(self) -> dict[str, np.ndarray]:
+        return self._rule.saved_state()
 
-    def take_over(self, notes: Mapping[str, np.ndarray]) -> None:
-        self._rule = self._rule.resumed(notes)
+    def restore_state(self, state: Mapping[str, np.ndarray]) -> None:
+        self._rule = self._rule.restored(state)
 
     def report(self) -> dict[str, Any]:
         """Relative distance of this replica from the centre or, if the rule measures none, from the

@@ -202,12 +202,12 @@ class CentreRule(ABC):
         """Rule for the exchanges that restart from the one model *made*."""
         return self
 
-    def notes(self) -> dict[str, np.ndarray]:
+    def saved_state(self) -> dict[str, np.ndarray]:
         """State that the rule keeps over a consensus, for a checkpoint."""
         return {}
 
-    def resumed(self, notes: Mapping[str, np.ndarray]) -> CentreRule:
-        """Rule that goes on from *notes*, perhaps of one with other options."""
+    def restored(self, state: Mapping[str, np.ndarray]) -> CentreRule:
+        """Rule that continues from a saved *state*, perhaps of one with other options."""
         return self
 
 

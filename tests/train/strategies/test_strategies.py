@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import checkpoints
 from matex import keras_hooks
 from matex.fitting.replica_vector import ReplicaVector
 from tests import slow
@@ -60,6 +62,7 @@ TWO_LEVEL = (
 )
 # How far apart replicas may be at an epoch's end, relative to their norm.
 APART = 0.1
+PLATEAU = "strategy/daso/plateau"
 
 
 def run(
@@ -76,6 +79,22 @@ def run(
     assert len(summary["weights_hash"]) == summary["world_size_end"]
     assert len(set(summary["weights_hash"].values())) == 1  # the end is a consensus
     return outcome
+
+
+def newest_of(folder: Path) -> Path:
+    return max(folder.glob("step-*.h5"))
+
+
+def least_loss(path: Path) -> float:
+    """Smallest loss that daso has seen, as of a checkpoint."""
+    return float(checkpoints.read_snapshot(path).extra[PLATEAU][0])
+
+
+def set_least_loss(path: Path, value: float) -> None:
+    snapshot = checkpoints.read_snapshot(path)
+    plateau = np.append(value, snapshot.extra[PLATEAU][1:])
+    extra = {**snapshot.extra, PLATEAU: plateau}
+    checkpoints.write_snapshot(path, dataclasses.replace(snapshot, extra=extra))
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +150,15 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
         together = strategy == "easgd" and "--asynchronous" not in options
         together = together or "--staleness-bound" in options
         assert (set(summary["staleness"]) == {"0"}) == together
-    resumes = not options or "--momentum" in options or "--outer-every" in options
+    resumes = strategy == "daso" or not options or "--momentum" in options
+    resumes = resumes or "--outer-every" in options
     if strategy == "gossip" or not resumes:
         return
     for path in sorted((tmp_path / "saved").glob("step-*.h5")):
         if int(path.stem.split("-")[1]) > 20:
             path.unlink()  # what is left was made inside the second epoch, by several ranks
+    if strategy == "daso":
+        set_least_loss(tmp_path / "saved" / "step-000000020.h5", -1.0)
     again = run(tmp_path / "two", strategy, ranks=2, options=(*options, *saved))
     assert again.summary["steps"] == STEPS - 20
     assert again.losses[-1] == pytest.approx(outcome.losses[-1], rel=0.02)
@@ -144,6 +166,8 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
         assert "strategy downpour has one level: two_level wants ranks on several" in again.stdout
     if strategy == "easgd":  # the step's, and the centre in each fourth
         assert again.summary["messages_per_step"] == 1.25
+    if strategy == "daso":  # it goes on from the loss that it was given
+        assert least_loss(newest_of(tmp_path / "saved")) == -1.0
 
 
 @pytest.fixture(scope="module")
