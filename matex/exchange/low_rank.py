@@ -15,10 +15,12 @@ single operations, without a library's choice of instructions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 import ft
 from matex.exchange.layout import Layout, header_of
@@ -109,6 +111,7 @@ class LowRank:
         self._starts = [self._random(matrix.columns, rank) for matrix in self._matrices]
         self._has_right = self._is_new = False
         self._is_unpacked = True
+        self._threads = ThreadpoolController()
 
     @property
     def factors(self) -> np.ndarray:
@@ -154,8 +157,9 @@ class LowRank:
         for part, place in self._plain:
             own[place.start : place.stop] = send[part.start : part.stop]
         np.add(send[: self._kept.size], self._kept, out=self._wanted)
-        for matrix, start in zip(self._matrices, self._starts, strict=True):
-            np.matmul(matrix.of(self._wanted), start, out=matrix.left(own))
+        with self._one_thread():
+            for matrix, start in zip(self._matrices, self._starts, strict=True):
+                np.matmul(matrix.of(self._wanted), start, out=matrix.left(own))
         self._first.exchange(comm, own[:cut], factors[:cut])
         for matrix in self._matrices:
             orthonormalize(matrix.left(factors))
@@ -173,7 +177,8 @@ class LowRank:
         for matrix in self._matrices:
             left = matrix.left(self.factors)
             multiply(left, matrix.right(self.factors), matrix.of(vector))
-            own = left @ matrix.right(self._own).T
+            with self._one_thread():
+                own = left @ matrix.right(self._own).T
             np.subtract(matrix.of(self._wanted), own, out=matrix.of(self._taken))
         if (
             not self._is_finite() or not np.isfinite(self._taken).all()
@@ -189,10 +194,15 @@ class LowRank:
 
     def _multiply_own(self) -> None:
         """Compute the right factors of this rank's own part."""
-        for matrix in self._matrices:
-            left = matrix.left(self.factors)
-            np.matmul(matrix.of(self._wanted).T, left, out=matrix.right(self._own))
+        with self._one_thread():
+            for matrix in self._matrices:
+                left = matrix.left(self.factors)
+                np.matmul(matrix.of(self._wanted).T, left, out=matrix.right(self._own))
         self._has_right = True
+
+    def _one_thread(self) -> AbstractContextManager[object]:
+        """Context in which BLAS computes in the calling thread alone."""
+        return self._threads.limit(limits=1, user_api="blas")
 
     def _start_after(self, matrix: _Matrix) -> np.ndarray:
         """Start matrix of the next step: the directions in which the last one ended."""

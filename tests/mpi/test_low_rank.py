@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import ft
 from matex.exchange import Header, HostExchange, Layout
@@ -104,3 +105,25 @@ def test_an_overflow_leaves_what_is_kept(comm: ft.Communicator) -> None:
     summed(exchange, comm, mine)
     assert not np.isfinite(exchange.result()[0]).all()
     np.testing.assert_array_equal(exchange._reduction.low_rank._taken, kept)
+
+
+def test_products_start_no_threads_that_wait_on_cores(
+    comm: ft.Communicator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow computes the next step there: twice as long, when they do."""
+
+    def threads() -> set[int]:
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        during.append(threads())
+        return product(*args, **kwargs)
+
+    product, during = np.matmul, list[set[int]]()
+    exchange = exchange_of(comm, 2)
+    with threadpool_limits(2, user_api="blas"):
+        monkeypatch.setattr(np, "matmul", noted)
+        summed(exchange, comm, parts_of(comm.world.rank, alike=2))
+        assert during
+        assert all(each == {1} for each in during)
+        assert threads() == {2}
