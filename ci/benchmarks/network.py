@@ -10,7 +10,8 @@ network of ``--rate`` megabits a second and ``--delay`` milliseconds; ``--with``
 ``exchange_ms`` are medians over rounds of the medians over a launch's steps; the latter has the
 waiting for a rank that still computes. With ``--alone`` a matrix of as many numbers is trained in
 place of the CNN, a row each, so that there is next to nothing to wait for. ``model_ms`` is one
-model one way at that rate, ``models_out`` the bytes that left a host in a step, in models. With
+model one way at that rate, ``models_out`` the bytes that left a host in a step, in models. Emulated
+hosts share the cores of this one, so each rank is given its part of them as threads. With
 ``--against DIR`` another checkout, which has an environment of its own, runs each case, too. With
 ``--horovod DIR``, an environment that has Horovod with MPI and its TensorFlow, the same model
 trains under that once a rate (``ci/benchmarks/horovod_step.py``); its exchange is not timed.
@@ -88,6 +89,7 @@ def launch_matex(
         command = [
             *(str(python), "-m", "matex", "run", "-n", str(total)),
             *("--hosts", network.hosts(ranks), "--report", str(report)),
+            *("--threads", str(_threads(total))),
             *shlex.split(case.options),
             *(str(Path(__file__).resolve()), "--work", str(total), "--steps", str(steps)),
             *(("--alone",) if case.alone else ()),
@@ -95,6 +97,11 @@ def launch_matex(
         done(command, network, case.checkout)
         summary: dict[str, Any] = json.loads((report / "summary.json").read_text())
     return summary["step_s"], summary["exchange_s"], summary["steps"]
+
+
+def _threads(ranks: int) -> int:
+    """Threads of each of all *ranks*, whose hosts share the cores of this one."""
+    return max(1, len(os.sched_getaffinity(0)) // ranks)
 
 
 def launch_horovod(
