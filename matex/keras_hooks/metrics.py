@@ -177,22 +177,33 @@ def weighted_batch_metrics(
     some = [metric for metric in model.metrics if type(metric).update_state in plain]
     with (
         replaced_methods(some, "update_state", weighing),
-        replaced_methods(_of_functions(model), "update_state", weighing_function),
+        replaced_methods(_means_of_functions(model), "update_state", weighing_function),
     ):
         yield
 
 
-def _of_functions(model: Any) -> list[Any]:
-    """Metrics of functions given to ``compile``."""
-    compiled = getattr(getattr(model, "_compile_metrics", None), "metrics", ())
-    return [metric for metric in compiled if type(metric) is keras.metrics.MeanMetricWrapper]
+def _compiled(model: Any) -> list[Any]:
+    """Metrics given to ``compile``."""
+    return list(getattr(getattr(model, "_compile_metrics", None), "metrics", ()))
+
+
+def _means_of_functions(model: Any) -> list[Any]:
+    """Metrics that are means of what a function of targets and outputs returns.
+
+    For outputs of shape ``(rows,)`` Keras's functions return one number for the batch.
+    """
+    wrapper = keras.metrics.MeanMetricWrapper
+    metrics = (*model.metrics, *_compiled(model))
+    of_functions = (metric for metric in metrics if isinstance(metric, wrapper))
+    return [each for each in of_functions if type(each).update_state is wrapper.update_state]
 
 
 def names_by_function(model: Any) -> dict[int, str]:
     """Names of the states of metrics of functions, by identity of the variables."""
     return {
         id(variable.value): f"{metric.name}/{variable.name}"
-        for metric in _of_functions(model)
+        for metric in _compiled(model)
+        if type(metric) is keras.metrics.MeanMetricWrapper
         for variable in metric.variables
     }
 

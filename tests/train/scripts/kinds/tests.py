@@ -294,6 +294,7 @@ def metrics_of_keras_by_batches():
     vectors = [
         model.evaluate(X, Y, batch_size=BATCH, verbose=0, return_dict=True),
         model.evaluate(sliced().batch(BATCH), verbose=0, return_dict=True),
+        model.fit(X, Y, batch_size=BATCH, epochs=2, verbose=0).history,
     ]
     numbers, variables = measured(lambda: [keras.metrics.CosineSimilarity(axis=0)])
     return [vectors, numbers], [*model.variables, *variables]
