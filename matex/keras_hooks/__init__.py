@@ -92,7 +92,7 @@ from matex.keras_hooks.optimizers import (
 from matex.keras_hooks.permitted_updates import is_recording, recording, replaced_apply, updating
 from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
 from matex.keras_hooks.quiet import Chance
-from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows, RowAxis
+from matex.keras_hooks.row_draws import NOISE_SCOPE, ROWS_DRAWN, NoiseRows, RowAxis
 from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
 from matex.keras_hooks.rows import (
     are_rows,
@@ -142,6 +142,7 @@ from matex.keras_hooks.xla import exchange_in_graph, exchange_outside_xla, leave
 
 __all__ = [
     "NOISE_SCOPE",
+    "ROWS_DRAWN",
     "Chance",
     "Generators",
     "GraphCall",

@@ -14,10 +14,13 @@ from tensorflow.python.framework import tensor_util
 from matex.keras_hooks.noise_state import noise_counter
 from matex.keras_hooks.philox_rows import rows_from, rows_of_draw
 
-__all__ = ["NOISE_SCOPE", "NoiseRows", "RowAxis", "RowDraws"]
+__all__ = ["NOISE_SCOPE", "ROWS_DRAWN", "NoiseRows", "RowAxis", "RowDraws"]
 
 #: Part of the names of all operations that draw where rows were told.
 NOISE_SCOPE = "rows_of_noise"
+
+#: Last part of the name of a tensor with the number of rows that are drawn.
+ROWS_DRAWN = "rows_drawn"
 
 _PHILOX = 1  # TensorFlow's number of the algorithm
 
@@ -209,7 +212,7 @@ class RowDraws:
         static = tensor_util.constant_value_as_shape(shape)
         dtype = arguments["dtype"] if "dtype" in arguments else arguments["minval"].dtype
         tries = "truncated" in draw.__name__
-        count = self.count(shape)
+        count = tf.identity(self.count(shape), name=ROWS_DRAWN)
 
         def drawn(shape: Any, counter: Any) -> Any:
             with tf.name_scope(NOISE_SCOPE):  # a branch has names of its own

@@ -3,7 +3,8 @@
 The indices of an embedding's gradient are traced back to the tensors of the batch. Operations on
 the way treat each row by itself, so a row makes as many look-ups as any other. Where an axis of a
 batch is free, that number is at most as large as the batch's own sizes say: then no operation on
-the way may make an axis longer.
+the way may make an axis longer. Random numbers that a step draws count as rows, too, where it
+draws for as many rows as a tensor of the batch has.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from typing import Any, NamedTuple
 from matex import keras_hooks
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.graphs.graph_inspection import constant_of
+from matex.steps.graphs.measured_axis import measured_axis
 
 __all__ = ["LookUp", "look_ups", "pieces_of"]
 
 # Operations whose result has one row for each row of their inputs, of which this many count.
 _BY_ROWS = frozenset(
     (
+        "Abs",
         "AddV2",
         "AsString",
         "Bucketize",
         "Cast",
+        "Ceil",
         "Equal",
         "ExpandDims",
+        "Floor",
         "FloorDiv",
         "FloorMod",
         "Greater",
@@ -35,11 +40,16 @@ _BY_ROWS = frozenset(
         "Less",
         "LessEqual",
         "LogicalAnd",
+        "LogicalNot",
+        "LogicalOr",
         "LookupTableFindV2",
         "Maximum",
         "Minimum",
         "Mul",
+        "Neg",
         "NotEqual",
+        "RealDiv",
+        "Round",
         "SelectV2",
         "Squeeze",
         "StaticRegexReplace",
@@ -153,6 +163,8 @@ class _BatchGraph:
             return self._given(tensor)
         if operation.type == "RaggedTensorToTensor":  # as TextVectorization ends
             return self._padded(operation, depth)
+        if operation.type == "EnsureShape":  # as draws for rows end
+            return self._drawn(tensor, depth)
         if operation.type not in _BY_ROWS or not depth:
             return None
         free = [each for each in operation.inputs if each.shape.rank and each.shape[0] is None]
@@ -170,6 +182,19 @@ class _BatchGraph:
         if leaf is None:
             return _Origin(frozenset(), None)
         return _Origin(frozenset({leaf.number}), id(tensor))
+
+    def _drawn(self, tensor: Any, depth: int) -> _Origin | None:
+        """Origin of random numbers, drawn for as many rows as a tensor of the batch has."""
+        count = _rows_drawn(tensor)
+        if count is None or not depth:
+            return None
+        measured = measured_axis(count)
+        if measured.tensor is None or measured.axis:
+            return None
+        rows = self._origin_of(measured.tensor, depth - 1)
+        if rows is None:
+            return None
+        return rows._replace(sizes=None if _free_axes(tensor) else id(tensor))
 
     def _padded(self, padding: Any, depth: int) -> _Origin | None:
         """Origin of what *padding* makes of ragged inputs, or of texts that were split."""
@@ -219,6 +244,18 @@ def _sizes(tensor: Any, origins: Mapping[int, _Origin]) -> int | None:
         return next(iter(found))
     is_one_axis = len(axes) == 1 and bool(found) and all(each == axes for each in found.values())
     return id(tensor) if is_one_axis else None
+
+
+def _rows_drawn(tensor: Any) -> Any | None:
+    """Number of rows that *tensor* was drawn for, itself a tensor; None for other tensors."""
+    operation = tensor.op.inputs[0].op
+    while operation.type == "Identity":
+        operation = operation.inputs[0].op
+    if operation.type not in ("If", "StatelessIf"):
+        return None
+    names = ((each.op.name.rpartition("/")[2], each) for each in operation.inputs)
+    named = (each for name, each in names if name.startswith(keras_hooks.ROWS_DRAWN))
+    return next(named, None)
 
 
 def _free_axes(tensor: Any) -> list[int]:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from matex.errors import NotShareable
 from matex.steps.graphs.graph_inspection import constant_of
+from matex.steps.graphs.measured_axis import measured_axis
 from matex.steps.separability.graph_results import is_variable
 from matex.steps.separability.row_places import RowPlace, moved
 
 __all__ = ["neighbours"]
 
-_COPIES = ("Cast", "Identity", "StopGradient", "EnsureShape")
 _MOVED = ("ExpandDims", "Squeeze", "StridedSlice", "Transpose")
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod")
 _LOOKUPS = {"GatherV2": 1, "ResourceGather": 1}
@@ -35,11 +35,14 @@ def neighbours(shape: Any) -> int:
         NotShareable: the first dimension is a product, which can mean either layout; or the number
             is not known before the batch is.
     """
-    of, axis = _measured(shape)
-    if of is None:
-        return 1
-    found = _followed(of)
-    if found is None or found.axis != axis:
+    measured = measured_axis(shape)
+    if measured.is_product:
+        raise NotShareable(
+            "random numbers are drawn for several times as many rows as the batch has, and "
+            "whose they are does not follow from their shape"
+        )
+    found = None if measured.tensor is None else _followed(measured.tensor)
+    if found is None or found.axis != measured.axis:
         return 1
     if found.lengths:
         raise NotShareable(
@@ -47,30 +50,6 @@ def neighbours(shape: Any) -> int:
             "depends on the batch"
         )
     return found.number
-
-
-def _measured(shape: Any) -> tuple[Any, int]:
-    """The tensor, and its axis, whose length the first number of *shape* is; None if unknown."""
-    first = 0  # place in *shape* of the number that is followed; a scalar has but one
-    while True:
-        operation = shape.op
-        if operation.type in _COPIES or (operation.type in ("Pack", "ConcatV2") and first == 0):
-            shape = operation.inputs[0]
-        elif operation.type == "StridedSlice" and first == 0:
-            begin = constant_of(operation.inputs[1])
-            if begin is None or begin.size != 1 or operation.get_attr("begin_mask") not in (0, 1):
-                return None, 0
-            first = 0 if operation.get_attr("begin_mask") else int(begin[0])
-            shape = operation.inputs[0]
-        elif operation.type == "Shape":
-            return operation.inputs[0], first
-        elif operation.type in ("Mul", "Prod"):
-            raise NotShareable(
-                "random numbers are drawn for several times as many rows as the batch has, and "
-                "whose they are does not follow from their shape"
-            )
-        else:
-            return None, 0
 
 
 class _PlaceOfRows(NamedTuple):

@@ -77,6 +77,27 @@ class Rivals(keras.Model):
         return {"loss": losses[0], "other": losses[1]}
 
 
+class Masked(keras.Model):
+    """A model of words, some of which each step hides, at a time that it draws for each row."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.times = layers.Embedding(50, 8), layers.Embedding(20, 8)
+        self.guess = layers.Dense(50)
+        self.seeds = keras.random.SeedGenerator(5)
+
+    def train_step(self, rows):
+        drawn = keras.random.uniform(keras.ops.shape(rows), seed=self.seeds)
+        times = tf.random.uniform((tf.shape(rows)[0],), 0, 20, tf.int32)
+        hidden = tf.where(drawn < 0.3, tf.constant(1, rows.dtype), rows)
+        with tf.GradientTape() as tape:
+            guessed = self.guess(self.words(hidden) + self.times(times)[:, None])
+            loss = tf.reduce_mean(keras.losses.SparseCategoricalCrossentropy(True)(rows, guessed))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"entropy": loss}
+
+
 loop(words(), keras.optimizers.Adam(0.01))
 loop(words(), keras.optimizers.Adam(0.01), clip=True)
 model = words()
@@ -87,6 +108,11 @@ rivals = Rivals()
 rivals.compile()
 history = rivals.fit(x, y, epochs=2, batch_size=32, shuffle=False, verbose=0).history
 print("losses", *(round(loss, 5) for loss in history["loss"] + history["other"]), flush=True)
+
+masked = Masked()
+masked.compile(keras.optimizers.Adam(0.01))
+history = masked.fit(x, epochs=2, batch_size=32, shuffle=False, verbose=0).history
+print("losses", *(round(loss, 5) for loss in history["entropy"]), flush=True)
 
 tokens = keras.Input((20,), dtype="int32")
 mean = layers.GlobalAveragePooling1D()(layers.Embedding(50, 8)(tokens))

@@ -32,7 +32,7 @@ def test_losses_are_those_of_plain_keras(
 ) -> None:
     outcome = matex_run(tmp_path, "embeddings.py", ranks=ranks, options=faults(*plan))
     assert outcome.status == 0, outcome.stderr
-    assert len(plain) == 13
+    assert len(plain) == 14
     for mine, theirs in zip(losses(outcome.stdout), plain, strict=True):
         assert mine == pytest.approx(theirs, abs=2e-5)
     assert outcome.summary["samples_lost"] == outcome.summary["samples_repeated"] == 0
