@@ -17,6 +17,7 @@ TWO = tf.TensorSpec((None, None, 2), tf.int32)
 SPELLED = tf.TensorSpec((None, None, None), tf.int32)
 RAGGED = tf.RaggedTensorSpec((None, None), tf.int32, ragged_rank=1)
 FIXED = tf.TensorSpec((None, 6), tf.int32)
+TABLE = tf.ones((5, 4))
 # Rows of at most 10 words, of 20 values in pairs, and of 30 letters.
 CAPACITY = SlotCapacity(4, (10, 20, 30, 12, 6))
 
@@ -51,6 +52,11 @@ def per_row(places: Callable[..., Any]) -> list[int] | None:
         (lambda w, p, s, r, f: r.to_tensor(), [12]),
         (lambda w, p, s, r, f: [w, w[:, 1:], f], [10, 10, 6]),
         (lambda w, p, s, r, f: f, [6]),
+        (lambda w, p, s, r, f: tf.argmax(tf.one_hot(f, 5), -1), [6]),
+        (lambda w, p, s, r, f: tf.argmax(tf.reshape(tf.one_hot(f, 4), (-1, 8)), 1), [3]),
+        (lambda w, p, s, r, f: tf.math.top_k(tf.one_hot(f, 5) @ tf.ones((5, 4)), 2).indices, [12]),
+        (lambda w, p, s, r, f: tf.argmax(tf.tensordot(tf.one_hot(f, 5), TABLE, 1), -1), [6]),
+        (lambda w, p, s, r, f: tf.concat([f, tf.gather([3, 4, 5], f[:, :2])], 1), [8]),
     ],
 )
 def test_sizes_of_the_batch_bound_them(places: Callable[..., Any], slots: list[int]) -> None:
@@ -69,6 +75,10 @@ def test_sizes_of_the_batch_bound_them(places: Callable[..., Any], slots: list[i
         lambda w, p, s, r, f: tf.transpose(w),
         lambda w, p, s, r, f: [w, tf.repeat(w, 2, axis=1)],
         lambda w, p, s, r, f: tf.boolean_mask(w, w > 0),
+        lambda w, p, s, r, f: tf.argmax(tf.reshape(f, (-1, 4)), 1),  # pieces of several rows
+        lambda w, p, s, r, f: tf.concat([f, f], 0),
+        lambda w, p, s, r, f: tf.reshape(f, (-1, 3))[:, 0] + tf.reshape(f, (-1, 6))[:, 0],
+        lambda w, p, s, r, f: tf.gather(f, f[:, 0]),
     ],
 )
 def test_what_may_make_more_of_them_is_unknown(places: Callable[..., Any]) -> None:
