@@ -19,6 +19,7 @@ from matex.keras_hooks.callbacks import (
     set_history,
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_dataset, is_stream, shuffled_rows
+from matex.keras_hooks.drawn_rows import NoiseRows, RowAxis
 from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.fit_data import fit_data, forget_best_weights, forget_fit, watch_fits
 from matex.keras_hooks.functions import (
@@ -92,7 +93,7 @@ from matex.keras_hooks.optimizers import (
 from matex.keras_hooks.permitted_updates import is_recording, recording, replaced_apply, updating
 from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
 from matex.keras_hooks.quiet import Chance
-from matex.keras_hooks.row_draws import NOISE_SCOPE, ROWS_DRAWN, NoiseRows, RowAxis
+from matex.keras_hooks.row_draws import NOISE_SCOPE, ROWS_DRAWN
 from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
 from matex.keras_hooks.rows import (
     are_rows,

@@ -8,13 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from matex.errors import LateVariable, NotShareable, Unsupported
-from matex.keras_hooks.metrics import (
-    is_chosen_by_shapes,
-    lazy_metrics_of,
-    pass_over_reset,
-    set_aside,
-    unbuilt_of,
-)
 from matex.keras_hooks.models import (
     around_builds,
     has_all_variables,
@@ -26,6 +19,13 @@ from matex.keras_hooks.models import (
     parts_of,
 )
 from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
+from matex.keras_hooks.unbuilt_metrics import (
+    is_chosen_by_shapes,
+    lazy_metrics_of,
+    pass_over_reset,
+    set_aside,
+    unbuilt_of,
+)
 
 __all__ = ["build", "build_optimizer", "free_of_rows", "was_given"]
 

@@ -14,7 +14,7 @@ from keras.src.backend.common import global_state
 from keras.src.models.functional import Functional
 
 from matex.errors import NotShareable, Unsupported
-from matex.keras_hooks.metrics import reset_as_ever, unbuilt_of
+from matex.keras_hooks.unbuilt_metrics import reset_as_ever, unbuilt_of
 from matex.replacing import replaced
 
 __all__ = [

@@ -15,9 +15,10 @@ from tensorflow.python.ops import gen_stateless_random_ops_v2 as stateless_draws
 from tensorflow.python.ops import shape_util
 
 from matex.errors import NotShareable
+from matex.keras_hooks.drawn_rows import NoiseRows, RowAxis
 from matex.keras_hooks.generators import global_generator, made_global_generator
 from matex.keras_hooks.noise_state import count_noise
-from matex.keras_hooks.row_draws import NoiseRows, RowAxis, RowDraws
+from matex.keras_hooks.row_draws import RowDraws
 from matex.replacing import replaced
 
 __all__ = ["rows_of_noise", "with_global_generator"]

@@ -9,8 +9,8 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.keras_hooks.building import free_of_rows
 from matex.keras_hooks.functions import variables_with_values
-from matex.keras_hooks.metrics import until_metrics_are_made
 from matex.keras_hooks.rows import zeros_as
+from matex.keras_hooks.unbuilt_metrics import until_metrics_are_made
 from matex.steps.script_code.dry_run import DryRun
 from matex.steps.script_code.muted_output import unheard
 from matex.steps.script_code.user_code import attempted
