@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import keras
-
 from matex.keras_hooks.metrics import replaced_methods
+from matex.keras_hooks.tensors import flatten
 
 __all__ = [
     "is_chosen_by_shapes",
@@ -66,7 +65,7 @@ def until_metrics_are_made(model: Any) -> Iterator[None]:
 def is_chosen_by_shapes(lazy: Any) -> bool:
     """Whether a name that ``compile`` was given for *lazy* stands for several metrics or losses."""
     kept = ("_user_loss", "_user_metrics", "_user_weighted_metrics")
-    names = keras.tree.flatten([getattr(lazy, name, None) for name in kept])
+    names = flatten([getattr(lazy, name, None) for name in kept])
     return any(str(name).lower() in _CHOSEN_BY_SHAPES for name in names)
 
 
