@@ -25,6 +25,7 @@ from matex.steps.graphs.graph_inspection import variables_in
 from matex.steps.model_step import ModelStep
 from matex.steps.script_code.dry_run import DryRun
 from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.python_reads import arrays_noted, follows_from_arguments
 from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
@@ -92,6 +93,7 @@ class Step(ModelStep):
             },
         )
         self.runs_eagerly = bool(model.run_eagerly)
+        self._arrays: list[Any] = []
         self.may_vary = not keras_hooks.adds_up(model)  # so it must be checked whether it adds up
         self.may_count = not keras_hooks.counts_add_up(model)  # the same for its metrics alone
         self._functions: StepFunctions
@@ -213,9 +215,21 @@ class Step(ModelStep):
     @functools.cached_property
     def searched_graph(self) -> Any | None:
         """Graph of :meth:`quiet`, also if that runs eagerly; None if it cannot be traced."""
-        with contextlib.suppress(NotShareable), attempted("train_step cannot be traced"):
+        with (
+            contextlib.suppress(NotShareable),
+            arrays_noted() as self._arrays,
+            attempted("train_step cannot be traced"),
+        ):
             return self._quiet_graph
         return None
+
+    @property
+    def makes_arrays_of_rows(self) -> bool:
+        """Whether the script's Python makes an array of a tensor that depends on rows. Local.
+
+        It is found in the trace of an eager step, which fails by that.
+        """
+        return self.searched_graph is None and any(map(follows_from_arguments, self._arrays))
 
     @property
     def counted(self) -> list[Any]:

@@ -18,6 +18,7 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
 from matex.steps.graphs.graph_inspection import ForeignVariables
 from matex.steps.script_code.muted_output import unheard
+from matex.steps.script_code.python_reads import reads_noted
 from matex.steps.script_code.script_state import are_same
 from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.branches import takes_branch_by_rows
@@ -135,7 +136,7 @@ class _StepComparison:
             )
         found = (
             self._differing_again(whole)
-            or self._keeping_rows()
+            or self._in_python()
             or self._differing(whole)
             or self._forgetting(whole)
         )
@@ -171,17 +172,22 @@ class _StepComparison:
                 )
         return ""
 
-    def _keeping_rows(self) -> str:
-        """Say that the script's Python keeps what depends on the rows; "" if it does not."""
+    def _in_python(self) -> str:
+        """Say that the script's Python keeps or reads what depends on the rows; "" if neither."""
         if self._eager is None or self._alone:
             return ""
-        kept = []
+        name, kept, read = self._step.name, [], []
         for part in (self._whole, *self._rows.parts):
-            self._made(part)
+            with reads_noted() as values:
+                self._made(part)
             kept.append(self._eager.kept)
-        if all(are_same(kept[0], other) for other in kept[1:]):
-            return ""
-        return f"{self._step.name} keeps in Python what it computes from its rows"
+            read.append(values)
+        if not all(are_same(kept[0], other) for other in kept[1:]):
+            return f"{name} keeps in Python what it computes from its rows"
+        is_alike = all(are_same(read[0], other) for other in read[1:])
+        if not is_alike or self._step.makes_arrays_of_rows:
+            return f"{name} reads in Python what it computes from its rows"
+        return ""
 
     def _differing(self, whole: list[np.ndarray], *, first: bool = True) -> str:
         """Name the part of the step that is not the sum over parts of the rows.

@@ -175,5 +175,6 @@ def test_metrics_of_whole_batches_are_those_of_one_process(ranks: int, tmp_path:
     assert mine.keys() == set(MEASURED)
     assert_same(mine, alone)
     said = [line for line in outcome.stdout.splitlines() if "evaluates all of the data" in line]
+    assert not any("Error" in line for line in said)
     for text in filter(None, MEASURED.values()):
         assert ranks == 1 or any(text in line for line in said), (text, said)

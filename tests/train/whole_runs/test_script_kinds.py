@@ -33,7 +33,7 @@ MODELS = [
     "loop-rounded-otherwise", "graph-loop", "compiled-loop", "loop-in-a-graph", "two-optimizers",
     "metrics-made-in-steps", "metrics-made-in-eager-steps", "metrics-made-in-losses",
     "metrics-made-in-logs", "metrics-counted-before-an-error", "eager-counter", "eager-state",
-    "eager-memory", "eager-builds", "metrics-made-late", "python-before-training",
+    "eager-memory", "eager-branches", "eager-builds", "metrics-made-late", "python-before-training",
     "python-before-epochs", "python-before-batches", "python-traced-again",
     "python-beside-validation", "python-between-evaluations", "python-in-a-loop",
     "errors-of-shapes", "built-in-training", "own-loss-scale", "made-by-its-step",
