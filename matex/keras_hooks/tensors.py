@@ -11,11 +11,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import tree
+from tensorflow.python.framework import ops
 from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
 
 from matex.keras_hooks.rows import with_rows
 
 __all__ = [
+    "EAGER_TENSOR",
+    "TENSOR",
     "OpError",
     "as_tensors",
     "batch_spec",
@@ -51,6 +54,9 @@ __all__ = [
 
 #: Exception of a failing TensorFlow operation.
 OpError = tf.errors.OpError
+
+#: Class of all tensors, and base class of those that have a value.
+TENSOR, EAGER_TENSOR = tf.Tensor, ops._EagerTensorBase
 
 # No state of a script's own objects: what is trained, what it is trained with, and descriptions.
 _OF_TRAINING: tuple[type, ...] = (

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
-from tensorflow.python.framework import ops
-from tensorflow.python.framework.tensor import Tensor
 
+from matex.keras_hooks.tensors import EAGER_TENSOR, TENSOR
 from matex.replacing import replaced
 
 __all__ = ["arrays_noted", "follows_from_arguments", "reads_noted"]
@@ -29,7 +28,7 @@ def reads_noted() -> Iterator[list[np.ndarray]]:
     NumPy's own functions read tensors unseen; see :func:`arrays_noted`.
     """
     found: list[np.ndarray] = []
-    read = ops._EagerTensorBase._numpy
+    read = EAGER_TENSOR._numpy
 
     def noting(tensor: Any) -> Any:
         value = read(tensor)
@@ -37,7 +36,7 @@ def reads_noted() -> Iterator[list[np.ndarray]]:
             found.append(np.array(value))
         return value
 
-    with replaced(ops._EagerTensorBase, "_numpy", noting):
+    with replaced(EAGER_TENSOR, "_numpy", noting):
         yield found
 
 
@@ -48,7 +47,7 @@ def arrays_noted() -> Iterator[list[Any]]:
     The trace fails at the first one.
     """
     found: list[Any] = []
-    convert = Tensor.__array__
+    convert = TENSOR.__array__
 
     def noting(tensor: Any, *args: Any, **kwargs: Any) -> NoReturn:
         if _is_by_script():
@@ -56,7 +55,7 @@ def arrays_noted() -> Iterator[list[Any]]:
         convert(tensor, *args, **kwargs)
         raise AssertionError("TensorFlow makes no array of a tensor without a value")
 
-    with replaced(Tensor, "__array__", noting):
+    with replaced(TENSOR, "__array__", noting):
         yield found
 
 
