@@ -19,7 +19,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
                 (
                     "matex/fitting/epoch_iterator.py",
                     "matex/steps/engine.py",
-                    "matex/steps/makers/single_update.py",
+                    "matex/steps/executors/single_update.py",
                 ),
             ),
             Stage(
@@ -70,11 +70,11 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "else: the dead rank's rows are divided among the living",
-                ("matex/steps/makers/recovery.py", "matex/partition/spans.py"),
+                ("matex/steps/executors/recovery.py", "matex/partition/spans.py"),
             ),
             Stage(
                 "each computes the missing rows and adds them to its own sum",
-                ("matex/steps/makers/recovery.py", "matex/steps/step_parts.py"),
+                ("matex/steps/executors/recovery.py", "matex/steps/step_parts.py"),
             ),
             Stage(
                 "the same exchange again, through mpi4py",

@@ -48,7 +48,7 @@ class Balancer(FitListener):
             return
         self._steps += 1
         self._batch = max(self._batch, report.planned)
-        if self._steps > _TRACED and report.replay is None and report.own_samples:
+        if self._steps > _TRACED and report.death_cost is None and report.own_samples:
             # A rank waits for other ranks inside the exchange.
             busy_s = max(1e-9, report.step_s - report.exchange_s)
             self._own.append((report.own_samples, busy_s))

@@ -21,8 +21,8 @@ from matex.keras_hooks.metrics import as_returned
 from matex.keras_hooks.rows import is_free
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
+from matex.steps.declined import StepDeclined
 from matex.steps.engine import StepEngine
-from matex.steps.makers.recovery import AllStop
 
 __all__ = ["EpochIterator"]
 
@@ -155,7 +155,7 @@ class EpochIterator:
             return False
         try:
             self._made = self._shared_step(batch, decline=True)
-        except AllStop:
+        except StepDeclined:
             stops = True
         except NotShareable as reason:
             stops = self._cannot_share(reason)

@@ -7,6 +7,7 @@ from typing import Any
 
 import ft
 from matex import keras_hooks
+from matex.apoptosis.cut.saved_widths import cut_as_saved
 from matex.errors import MatexError, NotShareable
 from matex.fitting.epoch_agreement import EpochAgreement
 from matex.fitting.epoch_iterator import EpochIterator
@@ -19,7 +20,7 @@ from matex.fitting.joining.spare_handover import Handover
 from matex.fitting.listeners import EpochReport, FitListener
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.restored_model import share_restored
-from matex.fitting.shared_fit import SharedFit, begin_shared, cut_as_in
+from matex.fitting.shared_fit import SharedFit, begin_shared
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.training_stops import TrainingStops
 from matex.fitting.whole_batches import WholeBatches
@@ -192,7 +193,7 @@ class Fit:
     def _join(self, shared: SharedFit, handover: Handover) -> None:
         """Take over the progress of the other ranks. Local: an error ends this rank alone."""
         try:
-            if cut_as_in(handover.saved, self._model):
+            if cut_as_saved(self._model, handover.saved):
                 self.shapes_changed()
             handover.restore(self._model, self._checkpoint, self._arguments["callbacks"])
         except MatexError as error:

@@ -25,6 +25,7 @@ from matex import keras_hooks
 from matex.checkpointing.stop_requests import stopped_in_custom_loop
 from matex.errors import NonFiniteGradients, TrainingError
 from matex.exchange import sums
+from matex.exchange.traffic import Traffic
 from matex.fitting.equal_sums import TAIL, are_equal, cut, packed
 from matex.fitting.gradient_comparison import Comparison, compared
 from matex.fitting.step_counts import StepCounts
@@ -32,8 +33,7 @@ from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.nonfinite_notes import note_replaced
 from matex.sources.digests import digest_of
-from matex.steps.makers.nonfinite import whole_batch_error
-from matex.strategies import Traffic
+from matex.steps.nonfinite import whole_batch_error
 
 __all__ = ["ReplicatedUpdate"]
 

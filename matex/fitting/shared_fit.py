@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-import checkpoints
 import ft
 from matex import keras_hooks
-from matex.apoptosis.cut import rebuild
+from matex.apoptosis.cut.saved_widths import cut_as_saved
 from matex.checkpointing import model_state
 from matex.data import Batches
 from matex.fitting.agreement import check_alike
@@ -37,7 +36,7 @@ from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.script_code.user_code import attempted
 
-__all__ = ["SharedFit", "begin_shared", "cut_as_in"]
+__all__ = ["SharedFit", "begin_shared"]
 
 
 class SharedFit(NamedTuple):
@@ -129,7 +128,7 @@ def _compare_with_saved(fit: FitParts, source: Source, batches: Batches | None) 
     checkpoint.know_batches(FitBatches(source.most_rows, source.order))
     fit.plan.changed = checkpoint.batches.changed
     if checkpoint.saved is not None:
-        cut_as_in(checkpoint.saved, fit.model)
+        cut_as_saved(fit.model, checkpoint.saved)
 
 
 def _restored(fit: FitParts, source: Source) -> FitStart:
@@ -207,12 +206,3 @@ def _count(fit: FitParts, source: Source, start: FitStart) -> None:
         expected = (epochs - start.epoch) * source.samples - start.samples
         run.records.ledger.expect_samples(max(0, expected))
     run.records.ledger.begin_fit(keras_hooks.parameters(fit.model))
-
-
-def cut_as_in(saved: checkpoints.Snapshot, model: Any) -> bool:
-    """Cut *model* to the widths that it had in *saved*; local.
-
-    Returns:
-        True if there was a layer to cut.
-    """
-    return rebuild.replay(model, model_state.weights_of(model), saved.extra)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from matex.exchange.traffic import Traffic
 from matex.records.step_report import StepReport
 from matex.run.run_steps import RunSteps
-from matex.strategies import Traffic
 
 __all__ = ["StepCounts"]
 

@@ -8,17 +8,17 @@ from typing import Any
 import ft
 from matex.records.event_order import AGAIN
 from matex.records.events import Event, EventLog
-from matex.records.step_report import Replay
+from matex.records.step_report import DeathCost
 
 __all__ = [
     "joining_text",
     "loss_text",
     "lost_spares",
     "ranks_text",
+    "record_death_cost",
     "record_fault",
     "record_joining",
     "record_recovery",
-    "record_replay",
     "recovery_line",
 ]
 
@@ -146,15 +146,15 @@ def recovery_line(
     return f"{', '.join(parts)}; {going_on} after {recovery.repair_s * 1e3:.0f} ms"
 
 
-def record_replay(events: EventLog, replay: Replay, *, step: int, generation: int) -> None:
+def record_death_cost(events: EventLog, cost: DeathCost, *, step: int, generation: int) -> None:
     """Record that the step interrupted by deaths is done."""
     events.write(
         "replayed",
         step=step,
         generation=generation,
-        at_risk={str(rank): samples for rank, samples in replay.at_risk.items()},
-        recomputed=replay.recomputed,
-        seconds=replay.seconds,
-        samples_lost=replay.samples_lost,
-        samples_repeated=replay.samples_repeated,
+        at_risk={str(rank): samples for rank, samples in cost.at_risk.items()},
+        recomputed=cost.recomputed,
+        seconds=cost.seconds,
+        samples_lost=cost.samples_lost,
+        samples_repeated=cost.samples_repeated,
     )

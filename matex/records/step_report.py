@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from matex.strategies import Traffic
+from matex.exchange.traffic import Traffic
 
-__all__ = ["Interval", "Replay", "StepReport", "StepRequests", "StepTimes"]
+__all__ = ["DeathCost", "Interval", "StepReport", "StepRequests", "StepTimes"]
 
 
 @dataclass
-class Replay:
+class DeathCost:
     """Cost of deaths in one step, as seen from this rank.
 
     ``at_risk`` maps each lost rank (original) to the number of samples of the step that it had to
@@ -88,9 +88,9 @@ class StepReport:
 
     ``samples`` is the number of samples of which the ranks made the step, ``planned`` the number
     expected; ``own_samples`` is the number that this rank computed. ``logs`` are Keras's logs;
-    ``replay`` is None in a step without a death; ``sent`` is the traffic that this rank passed to
-    MPI; ``agreed`` are the actions after the step; ``times`` are None if only the duration of the
-    step is known.
+    ``death_cost`` is None in a step without a death; ``sent`` is the traffic that this rank passed
+    to MPI; ``agreed`` are the actions after the step; ``times`` are None if only the duration of
+    the step is known.
     """
 
     samples: int
@@ -98,7 +98,7 @@ class StepReport:
     step_s: float
     exchange_s: float
     logs: Mapping[str, Any] = field(default_factory=dict)
-    replay: Replay | None = None
+    death_cost: DeathCost | None = None
     sent: Traffic = field(default_factory=Traffic)
     agreed: StepRequests = field(default_factory=StepRequests)
     own_samples: int = 0

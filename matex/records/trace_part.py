@@ -78,7 +78,7 @@ class TracePart:
         if self._path is None:
             return
         now = self._clock()
-        if self._steps.keeps(number) or report.replay is not None:
+        if self._steps.keeps(number) or report.death_cost is not None:
             self._samples.append(_sample_of(number, self._steps.every, report, now))
         if now >= self._next:
             self.flush()
@@ -130,7 +130,7 @@ def _sample_of(number: int, every: int, report: StepReport, now: float) -> _Trac
         return _TraceSlice(STEP, number, every, now - report.step_s, now, {})
     intervals = {"read": times.read, "exchange": times.exchanges}
     ended = times.began + report.step_s
-    if report.replay is not None:
+    if report.death_cost is not None:
         intervals["interrupted"] = ()
     return _TraceSlice(STEP, number, every, times.began, ended, intervals)
 

@@ -30,7 +30,7 @@ from matex.run.run_steps import RunSteps
 from matex.run.step_watch import StepWatch
 from matex.run.terminal import Terminal
 from matex.run.welcome import Welcome
-from matex.steps.makers.nonfinite import Nonfinite
+from matex.steps.nonfinite import NonfinitePolicy
 
 __all__ = ["RunContext"]
 
@@ -106,7 +106,7 @@ class RunContext:
         self.steps = RunSteps(
             communicator, self.ranks, self.records, watch,
             faults=faults,
-            nonfinite=Nonfinite(config.nonfinite, communicator, tell=self._note_nonfinite),
+            nonfinite=NonfinitePolicy(config.nonfinite, communicator, tell=self._note_nonfinite),
             exchange_choice=choice, requests=requests.collect,
         )  # fmt: skip
         hooks = RunHooks(watch.watchdog, faults, launcher, record=self.records.recoveries.heard)

@@ -10,9 +10,9 @@ from matex.checkpointing.model_state import state_hash
 from matex.records.events import EventLog
 from matex.records.fault_events import (
     lost_spares,
+    record_death_cost,
     record_joining,
     record_recovery,
-    record_replay,
     recovery_line,
 )
 from matex.records.step_report import StepReport
@@ -92,8 +92,8 @@ class RecoveryLog:
             if model is not None and generation:
                 digest = state_hash(model)
                 self._events.write("state", step=step, generation=generation, hash=digest)
-        if report.replay is not None:
-            record_replay(self._events, report.replay, step=step, generation=generation)
+        if report.death_cost is not None:
+            record_death_cost(self._events, report.death_cost, step=step, generation=generation)
 
     def spares_lost(self, ranks: Iterable[int]) -> None:
         """Record that spares died while they waited, which interrupts no rank."""

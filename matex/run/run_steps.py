@@ -12,7 +12,7 @@ from matex.records.step_report import StepReport, StepRequests
 from matex.run.ranks import RunRanks
 from matex.run.records import RunRecords
 from matex.run.step_watch import StepWatch
-from matex.steps.makers.nonfinite import Nonfinite
+from matex.steps.nonfinite import NonfinitePolicy
 
 __all__ = ["RunSteps"]
 
@@ -37,7 +37,7 @@ class RunSteps:
         watch: StepWatch,
         *,
         faults: ft.Injector,
-        nonfinite: Nonfinite,
+        nonfinite: NonfinitePolicy,
         exchange_choice: Choice,
         requests: Callable[[], StepRequests],
     ) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 import ft
 
-__all__ = ["flip", "flipped"]
+__all__ = ["flip", "flip_injected", "flipped"]
 
 
 def flipped(value: np.ndarray, *, place: int, bit: int) -> np.ndarray:
@@ -36,3 +36,9 @@ def flip(model: Any, fault: ft.Fault, *, step: int) -> None:
     variable = max(targets[fault.target], key=lambda v: int(np.prod(v.shape)))
     value = np.asarray(variable.numpy())
     variable.assign(flipped(value, place=(step + 1) * 2654435761, bit=fault.bit))
+
+
+def flip_injected(model: Any, faults: ft.Injector) -> None:
+    """Carry out each ``bitflip`` that *faults* has for the running step; local."""
+    for fault in faults.take("bitflip"):
+        flip(model, fault, step=faults.step)

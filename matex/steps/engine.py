@@ -8,17 +8,18 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.exchange.traffic import Traffic
 from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span, size
-from matex.records.step_report import Interval, Replay, StepReport, StepRequests, StepTimes
+from matex.records.step_report import DeathCost, Interval, StepReport, StepRequests, StepTimes
 from matex.sources.interface import GlobalBatch
-from matex.steps.bitflips import flip
-from matex.steps.makers.maker import StepMaker
-from matex.steps.makers.recovery import AllStop
-from matex.steps.makers.row_account import RowAccount
-from matex.steps.makers.several_updates import SeveralUpdates
-from matex.steps.makers.single_update import SingleUpdate
-from matex.steps.makers.virtual_update import VirtualUpdate
+from matex.steps.bitflips import flip_injected
+from matex.steps.declined import StepDeclined
+from matex.steps.executors.executor import StepExecutor
+from matex.steps.executors.row_account import RowAccount
+from matex.steps.executors.several_updates import SeveralUpdates
+from matex.steps.executors.single_update import SingleUpdate
+from matex.steps.executors.virtual_update import VirtualUpdate
 from matex.steps.own_rows import OwnRows
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.repeated_check import find_again, is_due
@@ -26,7 +27,7 @@ from matex.steps.services import StepServices, StepSource, VacantPlaces
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.step import Step
 from matex.steps.traced_step import AnyStep, CompiledStep, agreed_capacity, trace_anew
-from matex.strategies import Strategy, Sync, Traffic
+from matex.strategies import Strategy, Sync
 
 __all__ = ["StepEngine"]
 
@@ -80,15 +81,15 @@ class StepEngine:
         step, exchange = compiled
         self._step = step
         self._rows.use(step)
-        self._maker: StepMaker
+        self._executor: StepExecutor
         if self._services.virtual_workers:
             if isinstance(step, SeveralUpdatesStep):
                 raise NotShareable("virtual workers want a step that makes one update")
-            self._maker = VirtualUpdate(*parts, step, check_finite=self._check_finite)
+            self._executor = VirtualUpdate(*parts, step, check_finite=self._check_finite)
         elif isinstance(step, SeveralUpdatesStep):
-            self._maker = SeveralUpdates(*parts, step, check_finite=self._check_finite)
+            self._executor = SeveralUpdates(*parts, step, check_finite=self._check_finite)
         else:
-            self._maker = SingleUpdate(
+            self._executor = SingleUpdate(
                 *parts, step, self._strategy, exchange=exchange, check_finite=self._check_finite
             )
 
@@ -106,7 +107,7 @@ class StepEngine:
     @property
     def compiled(self) -> CompiledStep:
         """Functions and buffers of the step, for use by the next fit."""
-        return CompiledStep(self._step, self._maker.exchange)
+        return CompiledStep(self._step, self._executor.exchange)
 
     @property
     def makes_one_update(self) -> bool:
@@ -143,8 +144,6 @@ class StepEngine:
         if self._step.capacity != capacity:
             self.retrace(capacity=capacity)
 
-    # Spares.
-
     def admit(self, places: VacantPlaces) -> None:
         """Let spares take *places* from now on; before the first step, equally on all ranks."""
         self._account.places = places
@@ -153,7 +152,7 @@ class StepEngine:
         """Start in the place of another rank, in the running step.
 
         Args:
-            at_risk: see :class:`matex.records.step_report.Replay`.
+            at_risk: see :class:`matex.records.step_report.DeathCost`.
         """
         self._account.inherited = dict(at_risk)
 
@@ -174,7 +173,7 @@ class StepEngine:
     @property
     def at_risk(self) -> Mapping[int, int]:
         """Number of samples of the running step that dead ranks left undone, by rank."""
-        return self._account.replay.at_risk
+        return self._account.death_cost.at_risk
 
     @property
     def running_span(self) -> Span:
@@ -188,7 +187,7 @@ class StepEngine:
 
     def prepare(self) -> None:
         """Trace now the graphs for which other ranks would wait later. Local; changes nothing."""
-        self._maker.prepare(self._source.sample)
+        self._executor.prepare(self._source.sample)
 
     # One step.
 
@@ -209,7 +208,7 @@ class StepEngine:
             fetched: time interval in which the source produced *batch*; None by default.
 
         Raises:
-            AllStop: every rank declined; no update was made.
+            StepDeclined: every rank declined; no update was made.
             NotShareable: batches, or this batch, cannot be divided; raised on every rank before the
                 step, and no update was made.
             TrainingError: on every rank; no update was made.
@@ -221,34 +220,34 @@ class StepEngine:
         started = time.perf_counter()
         with self._services.around_step():
             faults.at("compute")
-            for fault in faults.take("bitflip"):
-                flip(self._model, fault, step=faults.step)
+            flip_injected(self._model, faults)
             logs = self._make(batch, rate_factor, decline=decline)
         faults.during("in-strategy")
         self._strategy.after_step(faults.step)
         for_rows = Traffic(*self._source.after_step(faults.step))
-        made = self._maker.made
-        header, samples = made.header, round(made.header.samples)
+        exchanges = self._executor.finished
+        header, samples = exchanges.header, round(exchanges.header.samples)
         planned = size([batch.span])
+        read = (*filter(None, [fetched]), *self._rows.read)
         return StepReport(
             samples=samples,
             planned=planned,
             step_s=time.perf_counter() - started,
-            exchange_s=made.seconds,
+            exchange_s=exchanges.seconds,
             logs=logs,
-            replay=self._replay(samples, planned=planned),
-            sent=self._traffic(made.traffic, for_rows),
+            death_cost=self._death_cost(samples, planned=planned),
+            sent=self._traffic(exchanges.traffic, for_rows),
             agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
             own_samples=size(self._account.have),
-            times=StepTimes(started, (*filter(None, [fetched]), *self._rows.read), made.intervals),
+            times=StepTimes(started, read, exchanges.intervals),
         )
 
-    def _replay(self, samples: int, *, planned: int) -> Replay | None:
+    def _death_cost(self, samples: int, *, planned: int) -> DeathCost | None:
         """Cost of deaths in a step that summed *samples* of *planned*; None without deaths."""
-        replay = self._account.replay
-        replay.samples_lost = max(0, planned - samples)
-        replay.samples_repeated = max(0, samples - planned)
-        return replay if replay else None
+        cost = self._account.death_cost
+        cost.samples_lost = max(0, planned - samples)
+        cost.samples_repeated = max(0, samples - planned)
+        return cost if cost else None
 
     def _traffic(self, *further: Traffic) -> Traffic:
         if self._communicator.world.size == 1:
@@ -268,11 +267,11 @@ class StepEngine:
         step = self._services.faults.step
         self._strategy.before_step(step)
         try:
-            logs = self._maker.make(batch, decline=decline)
-        except AllStop:
+            logs = self._executor.execute(batch, decline=decline)
+        except StepDeclined:
             self._strategy.step_declined(step)
             raise
-        self._step.checks.is_refuted = self._maker.made.header.inseparable > 0
+        self._step.checks.is_refuted = self._executor.finished.header.inseparable > 0
         return logs
 
     def _check(self, batch: GlobalBatch) -> None:
@@ -287,11 +286,11 @@ class StepEngine:
         if checks.is_refuted:
             agree_separable(self._communicator, checks.found, refuted=True)
         if not checks.is_made:
-            self._maker.check_separable(batch)
+            self._executor.check_separable(batch)
             checks.is_made = True
         elif self._may_check_again and is_due(checks.steps):
             own = self._rows.assigned(batch.span)
-            if found := find_again(batch, own, self._maker.find_inseparable):
+            if found := find_again(batch, own, self._executor.find_inseparable):
                 checks.found = (
                     f"{found}; it was found after {checks.steps} steps, and sums of earlier ones "
                     "may be wrong by it"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import ft
 from matex.exchange import GraphExchange, Layout
 from matex.records.step_report import StepRequests
-from matex.steps.makers.nonfinite import Nonfinite
+from matex.steps.nonfinite import NonfinitePolicy
 
 __all__ = ["StepServices", "StepSource", "VacantPlaces"]
 
@@ -26,7 +26,7 @@ class StepServices(Protocol):
         """Fault injector of the run, which also holds the number of the step."""
 
     @property
-    def nonfinite(self) -> Nonfinite:
+    def nonfinite(self) -> NonfinitePolicy:
         """Policy for steps with non-finite numbers."""
 
     @property

@@ -10,7 +10,7 @@ from matex.strategies.daso import Daso
 from matex.strategies.downpour import DownpourRule
 from matex.strategies.easgd import ElasticRule
 from matex.strategies.gossip import Gossip
-from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.strategies.interface import ReplicaLike, Strategy
 from matex.strategies.nodes import nodes_by
 from matex.strategies.rules.centre import CentreRule
 from matex.strategies.sync import Sync
@@ -30,7 +30,6 @@ __all__ = [
     "ReplicaLike",
     "Strategy",
     "Sync",
-    "Traffic",
     "make_strategy",
     "nodes_by",
 ]

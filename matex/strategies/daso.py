@@ -16,7 +16,8 @@ import numpy as np
 
 import ft
 from matex.exchange.rounding import FORMATS
-from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.exchange.traffic import Traffic
+from matex.strategies.interface import ReplicaLike, Strategy
 from matex.strategies.mean import average_replicas, mean
 from matex.strategies.nodes import nodes_by
 from matex.strategies.ring import ring_mean, ring_traffic

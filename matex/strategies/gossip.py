@@ -12,7 +12,8 @@ import numpy as np
 
 import ft
 from matex.exchange.codecs import CODECS
-from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.exchange.traffic import Traffic
+from matex.strategies.interface import ReplicaLike, Strategy
 from matex.strategies.mean import average_replicas
 from matex.strategies.rules.partners import mix, partners
 

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-__all__ = ["ReplicaLike", "Strategy", "Traffic"]
+from matex.exchange.traffic import Traffic
 
-
-class Traffic(NamedTuple):
-    """Messages and bytes that one rank gave to MPI in addition to the collective of a step."""
-
-    messages: int = 0
-    bytes: int = 0
-
-    def plus(self, other: Traffic) -> Traffic:
-        """Element-wise sum."""
-        return Traffic(self.messages + other.messages, self.bytes + other.bytes)
+__all__ = ["ReplicaLike", "Strategy"]
 
 
 class ReplicaLike(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import ft
-from matex.strategies.interface import Traffic
+from matex.exchange.traffic import Traffic
 
 __all__ = ["ring_mean", "ring_traffic"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.apoptosis.cut import rebuild
+from matex.apoptosis.cut.saved_widths import cut_as_saved
 from matex.checkpointing import model_state
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.errors import NotShareable
@@ -130,7 +131,7 @@ class EarlierFits:
             is_built or len(model_state.weights_of(model)) == len(saved.weights)
         ):
             return f", with its model as the script makes it until a later fit of it{begun}"
-        rebuild.replay(model, model_state.weights_of(model), saved.extra)
+        cut_as_saved(model, saved)
         # An optimizer that only a step uses has no slots where that step could not be traced.
         is_whole = len(model_state.slots_of(model)) == len(saved.optimizer)
         model_state.restore(model, saved, optimizer=is_whole)

@@ -7,7 +7,8 @@ from collections import Counter
 import numpy as np
 
 import ft
-from matex.strategies.interface import ReplicaLike, Traffic
+from matex.exchange.traffic import Traffic
+from matex.strategies.interface import ReplicaLike
 from matex.strategies.mean import mean
 from matex.strategies.nodes import Nodes
 from matex.strategies.ring import ring_mean, ring_traffic

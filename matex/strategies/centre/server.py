@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import ft
+from matex.exchange.traffic import Traffic
 from matex.strategies.centre.versioned_message import empty_message, pack, unpack
 from matex.strategies.centre.worker import CentreWorker
-from matex.strategies.interface import Traffic
 from matex.strategies.mean import mean
 from matex.strategies.rules.centre import Push
 from matex.strategies.rules.nodes import Shares, shares_of_all

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import ft
+from matex.exchange.traffic import Traffic
 from matex.strategies.centre.topology import CentreExchange, Topology
-from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.strategies.interface import ReplicaLike, Strategy
 from matex.strategies.mean import mean
 from matex.strategies.rules.centre import CentreRule, distance
 

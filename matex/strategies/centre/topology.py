@@ -10,11 +10,12 @@ from typing import Protocol
 import numpy as np
 
 import ft
+from matex.exchange.traffic import Traffic
 from matex.strategies.centre.at_once import CopiedCentre, CopiedNodes
 from matex.strategies.centre.server import ServedCentre
 from matex.strategies.centre.two_level import ServedNodes
 from matex.strategies.centre.worker import CentreWorker, RankWeights
-from matex.strategies.interface import ReplicaLike, Traffic
+from matex.strategies.interface import ReplicaLike
 from matex.strategies.nodes import Nodes
 from matex.strategies.rules.centre import CentreRule
 from matex.strategies.rules.nodes import OUTER

@@ -11,9 +11,10 @@ from collections import Counter
 import numpy as np
 
 import ft
+from matex.exchange.traffic import Traffic
 from matex.strategies.centre.server import ServedCentre
 from matex.strategies.centre.worker import CentreWorker, NodeWeights, RankWeights
-from matex.strategies.interface import ReplicaLike, Traffic
+from matex.strategies.interface import ReplicaLike
 from matex.strategies.nodes import Nodes
 from matex.strategies.rules.centre import CentreRule
 from matex.strategies.rules.nodes import shares_of_node, shares_of_nodes

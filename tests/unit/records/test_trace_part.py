@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from matex.records.line_file import read_lines
-from matex.records.step_report import Interval, Replay, StepReport, StepTimes
+from matex.records.step_report import DeathCost, Interval, StepReport, StepTimes
 from matex.records.thinning import LIMIT
 from matex.records.trace_part import TracePart, part_name
 
@@ -22,11 +22,11 @@ class Clock:
         return self.now
 
 
-def report(began: float, step_s: float = 0.25, *, replay: Replay | None = None) -> StepReport:
+def report(began: float, step_s: float = 0.25, *, cost: DeathCost | None = None) -> StepReport:
     read = (Interval(began - 0.125, began), Interval(began, began + 0.0625))
     exchanges = (Interval(began + 0.125, began + 0.1875),)
     return StepReport(
-        samples=8, planned=8, step_s=step_s, exchange_s=0.0625, replay=replay,
+        samples=8, planned=8, step_s=step_s, exchange_s=0.0625, death_cost=cost,
         times=StepTimes(began, read, exchanges),
     )  # fmt: skip
 
@@ -53,8 +53,8 @@ def test_a_line_has_the_times_of_a_step_and_comes_within_a_second(tmp_path: Path
 def test_interrupted_steps_are_kept_whatever_is_left_out(tmp_path: Path) -> None:
     part = TracePart(tmp_path / "part", pytest.fail, Clock())
     for number in range(2 * LIMIT):
-        replay = Replay(at_risk={1: 8}) if number == 2 * LIMIT - 1 else None
-        part.step(number, report(100.0 + number, replay=replay))
+        cost = DeathCost(at_risk={1: 8}) if number == 2 * LIMIT - 1 else None
+        part.step(number, report(100.0 + number, cost=cost))
     part.flush()
     lines = read_lines(tmp_path / "part")
     assert [line["number"] for line in lines[:3]] == [0, 1, 2]

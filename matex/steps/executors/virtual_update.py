@@ -25,12 +25,12 @@ from matex.exchange.tree import TreeExchange
 from matex.partition.spans import Span, size
 from matex.partition.worker_tree import Node, maximal
 from matex.sources.interface import GlobalBatch
-from matex.steps.makers.bad_sums import BadSums
-from matex.steps.makers.maker import Made
-from matex.steps.makers.recovery import AllStop
-from matex.steps.makers.row_account import RowAccount
-from matex.steps.makers.separability_checks import SeparabilityChecks
-from matex.steps.makers.worker_sums import Parts, WorkerSums
+from matex.steps.declined import StepDeclined
+from matex.steps.executors.bad_sums import BadSums
+from matex.steps.executors.executor import FinishedExchanges
+from matex.steps.executors.row_account import RowAccount
+from matex.steps.executors.separability_checks import SeparabilityChecks
+from matex.steps.executors.worker_sums import Parts, WorkerSums
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
@@ -48,7 +48,7 @@ class _Division(NamedTuple):
 
 
 class VirtualUpdate(SeparabilityChecks):
-    """Makes steps of one update from the contributions of virtual workers. The engine's maker.
+    """Executes steps of one update, summed from the contributions of virtual workers.
 
     Sums of subtrees are kept until the step is done. If a rank dies the survivors compute the
     subtrees of its virtual workers, and exchange again; only if some rank has the sum already, the
@@ -111,12 +111,12 @@ class VirtualUpdate(SeparabilityChecks):
         )
 
     @property
-    def made(self) -> Made:
+    def finished(self) -> FinishedExchanges:
         last = self._last
         assert last is not None
-        return Made.by(last)
+        return FinishedExchanges.by(last)
 
-    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+    def execute(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
         self._account.begin()
         self._sums.forget()
@@ -131,13 +131,13 @@ class VirtualUpdate(SeparabilityChecks):
                 self._is_first = False
                 if self._recovered(error):
                     break
-                self._account.replay.seconds += time.perf_counter() - started
+                self._account.death_cost.seconds += time.perf_counter() - started
         self._sums.forget()
         if total is None:
             assert self._last is not None
             total = [keras_hooks.constant(part) for part in self._last.result()]
-        if decline and self.made.header.is_declined:
-            raise AllStop
+        if decline and self.finished.header.is_declined:
+            raise StepDeclined
         return self._step.commit(total)
 
     def _attempt(self, batch: GlobalBatch) -> Parts | None:

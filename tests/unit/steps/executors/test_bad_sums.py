@@ -11,8 +11,8 @@ import pytest
 import ft
 from matex.errors import NonFiniteGradients, TrainingError
 from matex.exchange import Header
-from matex.steps.makers.bad_sums import BadSums
-from matex.steps.makers.nonfinite import Nonfinite
+from matex.steps.executors.bad_sums import BadSums
+from matex.steps.nonfinite import NonfinitePolicy
 
 WRONG = TrainingError("the sum is over other samples")
 
@@ -37,7 +37,7 @@ def decided(policy: str, *, nonfinite: bool, explanation: str = "") -> tuple[Any
     services: Any = SimpleNamespace(
         communicator=communicator,
         faults=SimpleNamespace(step=7),
-        nonfinite=Nonfinite(policy, communicator),
+        nonfinite=NonfinitePolicy(policy, communicator),
     )
     account: Any = SimpleNamespace(have=[(0, 4)], fingerprint=40, is_closed=False)
     exchange: Any = SimpleNamespace(

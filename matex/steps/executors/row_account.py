@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import ft
 from matex.partition.spans import Span, size
-from matex.records.step_report import Replay
+from matex.records.step_report import DeathCost
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import StepServices, VacantPlaces
 
@@ -16,7 +16,7 @@ __all__ = ["RowAccount"]
 class RowAccount:
     """Account of the rows of this rank in the running step, and repairs within it. One per engine.
 
-    ``have`` are the spans of this rank's kept contribution; ``replay`` records what the running
+    ``have`` are the spans of this rank's kept contribution; ``death_cost`` records what the running
     step lost and took over, ``inherited`` the samples that a joining rank computes in place of the
     dead. ``places`` are filled after a recovery, before the step is made again; None if no spare
     may join. ``is_closed`` is whether no spare may join in the running step, because it would not
@@ -34,7 +34,7 @@ class RowAccount:
         self.is_closed = False
         self.inherited: dict[int, int] = {}
         self.have: list[Span] = []
-        self.replay = Replay()
+        self.death_cost = DeathCost()
 
     @property
     def fingerprint(self) -> int:
@@ -47,18 +47,18 @@ class RowAccount:
         A rank lost in the last step, after others had finished it, still has rows in this step.
         """
         span, pending = self._rows.running.span, self._communicator.pending
-        self.replay = Replay()
+        self.death_cost = DeathCost()
         self.is_closed = False
         self.have = self._rows.assigned(span)
         if self.inherited:
-            self.replay.at_risk, self.inherited = self.inherited, {}
-            self.replay.recomputed = size(self.have)
+            self.death_cost.at_risk, self.inherited = self.inherited, {}
+            self.death_cost.recomputed = size(self.have)
         if pending.lost:
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
             of = self._rows.samples_of
-            self.replay.at_risk = {rank: of(rank, fresh) for rank in pending.lost}
+            self.death_cost.at_risk = {rank: of(rank, fresh) for rank in pending.lost}
             own = of(self._communicator.world.rank, fresh)
-            self.replay.recomputed = size(self.have) - own
+            self.death_cost.recomputed = size(self.have) - own
         return self.have
 
     def divide_anew(self) -> None:
@@ -69,7 +69,7 @@ class RowAccount:
         """Divide the step anew after a death, and note what this rank then has in addition."""
         before = size(self.have)
         self.divide_anew()
-        self.replay.recomputed += max(0, size(self.have) - before)
+        self.death_cost.recomputed += max(0, size(self.have) - before)
 
     def recover(self, *, ends_step: bool = True, undo: Callable[[], None] = lambda: None) -> bool:
         """Recover among the survivors, record the samples at risk, and let spares join; collective.
@@ -88,7 +88,7 @@ class RowAccount:
         for member in recovery.lost:
             # A contribution that a rank sent before it died is in the sum that another rank has.
             undone = 0 if over else self._rows.samples_of(member.rank, pending)
-            self.replay.at_risk[member.rank] = undone
+            self.death_cost.at_risk[member.rank] = undone
         if not over:
             undo()
         if self.places is not None and joinable and not over:

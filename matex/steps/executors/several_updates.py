@@ -14,12 +14,12 @@ from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.exchange import GraphExchange, Layout
 from matex.sources.interface import GlobalBatch
+from matex.steps.declined import StepDeclined
+from matex.steps.executors.bad_sums import BadSums
+from matex.steps.executors.executor import FinishedExchanges
+from matex.steps.executors.row_account import RowAccount
 from matex.steps.graphs.graph_inspection import finds_nonfinite
-from matex.steps.makers.bad_sums import BadSums
-from matex.steps.makers.maker import Made
-from matex.steps.makers.nonfinite import StepRedo
-from matex.steps.makers.recovery import AllStop
-from matex.steps.makers.row_account import RowAccount
+from matex.steps.nonfinite import StepRedo
 from matex.steps.own_rows import OwnRows
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.update_separability import (
@@ -33,7 +33,7 @@ __all__ = ["SeveralUpdates"]
 
 
 class SeveralUpdates:
-    """Makes steps with several exchanges, as the engine's maker.
+    """Executes steps with several exchanges.
 
     If a rank dies in one of them the survivors restore what the step had changed (weights, slots,
     counters, statistics, seeds), divide the rows anew, and make the whole step again. Only if some
@@ -71,8 +71,8 @@ class SeveralUpdates:
         self._left_out = StepRedo(0, 0, False)
 
     @property
-    def made(self) -> Made:
-        return Made.by(*self._step.exchanges.used, self._connected())
+    def finished(self) -> FinishedExchanges:
+        return FinishedExchanges.by(*self._step.exchanges.used, self._connected())
 
     def prepare(self, sample: Callable[[], Any]) -> None:
         self._connected()
@@ -85,7 +85,7 @@ class SeveralUpdates:
     def find_inseparable(self, rows: Any) -> str:
         return find_inseparable_update_now(self._step, rows)
 
-    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+    def execute(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
         self._left_out = StepRedo(0, 0, False)
         self._account.begin()
@@ -94,8 +94,8 @@ class SeveralUpdates:
         try:
             result = self._insisted(batch)
             # A rank that declines has made its part, for others may not decline.
-            if decline and self.made.header.is_declined:
-                raise AllStop
+            if decline and self.finished.header.is_declined:
+                raise StepDeclined
             return self._step.commit([keras_hooks.constant(part) for part in result])
         except BaseException:
             self._step.rollback.put_back()
@@ -111,7 +111,7 @@ class SeveralUpdates:
             except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
                 if not self._recovered(error):
-                    self._account.replay.seconds += time.perf_counter() - started
+                    self._account.death_cost.seconds += time.perf_counter() - started
                     continue
             if self._is_tried(batch):
                 break

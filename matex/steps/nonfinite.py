@@ -22,7 +22,7 @@ from matex.errors import NonFiniteGradients
 from matex.exchange import Header, Layout
 from matex.exchange.texts import allgather_texts
 
-__all__ = ["Nonfinite", "StepRedo", "nonfinite_error", "whole_batch_error"]
+__all__ = ["NonfinitePolicy", "StepRedo", "nonfinite_error", "whole_batch_error"]
 
 _BYTES = 512  # of tensor names, from each rank
 _NAMED = 2  # tensors, and ranks beside the first
@@ -40,7 +40,7 @@ class StepRedo(NamedTuple):
     anew: bool
 
 
-class Nonfinite:
+class NonfinitePolicy:
     """Applies one policy; allows one second attempt per step.
 
     Args:
@@ -126,7 +126,7 @@ def nonfinite_error(
 
     Args:
         spoiled: this rank's contribution if it is not finite, else None.
-        why_not: see :attr:`Nonfinite.why_not`.
+        why_not: see :attr:`NonfinitePolicy.why_not`.
     """
     mine = "" if spoiled is None else _in_short(layout.nonfinite_names(spoiled))
     texts = allgather_texts(communicator, mine, _BYTES)

@@ -9,7 +9,7 @@ import pytest
 
 import ft
 from matex.exchange import Header
-from matex.steps.makers.nonfinite import Nonfinite, StepRedo, nonfinite_error
+from matex.steps.nonfinite import NonfinitePolicy, StepRedo, nonfinite_error
 
 HEADER = Header(samples=8.0, nonfinite=1.0, ranks=2.0)
 
@@ -55,13 +55,13 @@ def test_the_line_is_short_and_names_memory_where_one_rank_differs(guilty: int) 
     assert len(line) < 320
 
 
-def redone(nonfinite: Nonfinite, *, guilty: bool) -> StepRedo | None:
+def redone(nonfinite: NonfinitePolicy, *, guilty: bool) -> StepRedo | None:
     return nonfinite.redo(guilty=guilty, samples=4, fingerprint=40, header=HEADER)
 
 
-def policy(name: str, *, other: bool) -> Nonfinite:
+def policy(name: str, *, other: bool) -> NonfinitePolicy:
     communicator: Any = OtherRank(other, 4, 44)
-    one = Nonfinite(name, communicator)
+    one = NonfinitePolicy(name, communicator)
     one.begin()
     return one
 

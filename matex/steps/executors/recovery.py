@@ -11,21 +11,18 @@ from matex.errors import TrainingError
 from matex.exchange import GraphExchange, Layout, StepExchange, header_of
 from matex.partition.row_pieces import missing_rows
 from matex.partition.spans import Span, size
+from matex.steps.declined import StepDeclined
+from matex.steps.executors.bad_sums import BadSums
+from matex.steps.executors.row_account import RowAccount
 from matex.steps.local_contribution import LocalContribution
-from matex.steps.makers.bad_sums import BadSums
-from matex.steps.makers.row_account import RowAccount
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import StepServices, StepSource
 
-__all__ = ["AllStop", "StepRecovery"]
-
-
-class AllStop(Exception):
-    """No rank contributed to a step: every rank wants training to stop before it."""
+__all__ = ["StepRecovery"]
 
 
 class StepRecovery:
-    """Computes the rows that dead ranks left undone, and replays the exchange. One per step maker.
+    """Computes the rows that dead ranks left undone, and replays the exchange. One per executor.
 
     Args:
         services: ranks and faults of the run.
@@ -59,8 +56,8 @@ class StepRecovery:
     def decline(self) -> None:
         """Contribute nothing, because training should stop here; called after :meth:`begin`. Local.
 
-        If all ranks decline, :meth:`complete` raises :class:`AllStop`; else the step is made again
-        with all of its samples, and training stops after it.
+        If all ranks decline, :meth:`complete` raises :class:`StepDeclined`; else the step is made
+        again with all of its samples, and training stops after it.
         """
         self._account.have = []
 
@@ -70,14 +67,14 @@ class StepRecovery:
         Afterwards the exchange holds the result of a whole step, equal on every rank.
 
         Raises:
-            AllStop: on every rank; no update was made.
+            StepDeclined: on every rank; no update was made.
             TrainingError: on every rank; no update was made.
         """
         cause = error if exchange is None else exchange.error
         while exchange is not None and isinstance(cause, ft.PeerFailure | TrainingError):
             died = isinstance(cause, ft.PeerFailure)
             if not died and self._all_stop(exchange):
-                raise AllStop
+                raise StepDeclined
             finished = died and self._account.recover()
             started = time.perf_counter()
             try:
@@ -95,7 +92,7 @@ class StepRecovery:
                 cause = again
                 continue
             finally:
-                self._account.replay.seconds += time.perf_counter() - started
+                self._account.death_cost.seconds += time.perf_counter() - started
             assert isinstance(cause, TrainingError)
             raise self._bad_sums.explained(exchange, cause, self._spoiled) from None
         raise error if cause is None else cause
@@ -168,7 +165,7 @@ class StepRecovery:
         self._pieces_are_void = False
         if missing:
             vector += exchange.packed(self._local.sent(missing))
-            self._account.replay.recomputed += size(missing)
+            self._account.death_cost.recomputed += size(missing)
         self._account.have = wanted
         auxiliary = exchange.layout.views(vector)[-1]
         self._rows.put_header(auxiliary, header_of(auxiliary))

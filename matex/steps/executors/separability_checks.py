@@ -1,4 +1,4 @@
-"""Common part of the makers of steps with one update: the checks before the first step."""
+"""Common part of the executors of steps with one update: the checks before the first step."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from matex.errors import TrainingError
 from matex.exchange import GraphExchange
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
+from matex.steps.executors.executor import FinishedExchanges
+from matex.steps.executors.recovery import StepRecovery
+from matex.steps.executors.row_account import RowAccount
+from matex.steps.executors.separability_checks import SeparabilityChecks
 from matex.steps.local_contribution import LocalContribution, averaged
-from matex.steps.makers.maker import Made
-from matex.steps.makers.recovery import StepRecovery
-from matex.steps.makers.row_account import RowAccount
-from matex.steps.makers.separability_checks import SeparabilityChecks
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
@@ -27,7 +27,7 @@ __all__ = ["SingleUpdate"]
 
 
 class SingleUpdate(SeparabilityChecks):
-    """Makes steps by one exchange, whose sum a rank may get from a peer. The engine's maker.
+    """Executes steps by one exchange, whose sum a rank may get from a peer.
 
     Args:
         services: ranks, faults and watchdog of the run.
@@ -70,10 +70,10 @@ class SingleUpdate(SeparabilityChecks):
         return self._exchange
 
     @property
-    def made(self) -> Made:
+    def finished(self) -> FinishedExchanges:
         exchange = self._exchange
         assert exchange is not None
-        return Made.by(exchange)
+        return FinishedExchanges.by(exchange)
 
     def prepare(self, sample: Callable[[], Any]) -> None:
         if self._step.layout is None:
@@ -83,7 +83,7 @@ class SingleUpdate(SeparabilityChecks):
             self._step.trace()
         super().prepare(sample)
 
-    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+    def execute(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         step = self._step
         spans = self._recovery.begin()
         if decline:

@@ -1,4 +1,4 @@
-"""Interface of the objects that make a model's steps, by one exchange or by several."""
+"""Interface of the executors of a model's steps: one for each kind of step."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from matex.exchange import GraphExchange, Header, StepExchange
+from matex.exchange.traffic import Traffic
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch
-from matex.strategies import Traffic
 
-__all__ = ["Made", "StepMaker"]
+__all__ = ["FinishedExchanges", "StepExecutor"]
 
 
-class Made(NamedTuple):
+class FinishedExchanges(NamedTuple):
     """Exchanges of a finished step, as seen by this rank."""
 
     header: Header
@@ -22,7 +22,7 @@ class Made(NamedTuple):
     traffic: Traffic
 
     @classmethod
-    def by(cls, *exchanges: StepExchange) -> Made:
+    def by(cls, *exchanges: StepExchange) -> FinishedExchanges:
         """Newest sums of *exchanges*, in order of time."""
         return cls(
             exchanges[-1].header,
@@ -36,15 +36,18 @@ class Made(NamedTuple):
         return sum(end - begin for begin, end in self.intervals)
 
 
-class StepMaker(Protocol):
-    """Makes steps: ``SingleUpdate``, ``SeveralUpdates`` or ``VirtualUpdate``."""
+class StepExecutor(Protocol):
+    """Executes steps: computes this rank's rows, exchanges, updates, and recovers from deaths.
+
+    There is one for each kind of step: ``SingleUpdate``, ``SeveralUpdates`` and ``VirtualUpdate``.
+    """
 
     @property
     def exchange(self) -> GraphExchange | None:
         """Buffers for use by the next fit; None if the step itself has them."""
 
     @property
-    def made(self) -> Made:
+    def finished(self) -> FinishedExchanges:
         """Exchanges of the newest step."""
 
     def prepare(self, sample: Callable[[], Any]) -> None:
@@ -67,9 +70,9 @@ class StepMaker(Protocol):
         Nothing is changed. Only for a step that was checked before its first use.
         """
 
-    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
-        """Make the step of *batch*, with any recovery, and return its logs; collective.
+    def execute(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+        """Execute the step of *batch*, with any recovery, and return its logs; collective.
 
         Raises:
-            AllStop, TrainingError: on every rank; nothing was changed.
+            StepDeclined, TrainingError: on every rank; nothing was changed.
         """

@@ -10,8 +10,8 @@ import ft
 from matex.errors import TrainingError
 from matex.exchange import Layout, StepExchange
 from matex.partition.spans import Span, size
-from matex.steps.makers.nonfinite import StepRedo, nonfinite_error
-from matex.steps.makers.row_account import RowAccount
+from matex.steps.executors.row_account import RowAccount
+from matex.steps.nonfinite import StepRedo, nonfinite_error
 from matex.steps.services import StepServices, StepSource
 
 __all__ = ["BadSums"]

@@ -1,0 +1,1 @@
+"""Executors of steps, which compute, exchange, update, and recover when a rank dies."""
