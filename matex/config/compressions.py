@@ -21,11 +21,20 @@ class Compression(NamedTuple):
     """Whether it is for gradients that are summed alone, not for models."""
     by_numpy: bool = False
     """Whether NumPy computes it, so that the native exchange cannot."""
+    relative_error: float = 0.0
+    """Largest error of rounding a number once, relative to the number."""
+    block_error: float = 0.0
+    """Largest error of rounding a number once, relative to the largest number in its block."""
 
     @property
     def form(self) -> str:
         """The word as it is given, such as ``powersgd:R``."""
         return f"{self.name}:R" if self.most_rank else self.name
+
+    @property
+    def example(self) -> str:
+        """The word with a low rank if it has one: a value of the option."""
+        return f"{self.name}:2" if self.most_rank else self.name
 
     @property
     def wanted(self) -> str:
@@ -52,9 +61,9 @@ COMPRESSIONS = {
     row.name: row
     for row in (
         Compression("none"),
-        Compression("fp16"),
-        Compression("bf16"),
-        Compression("int8"),
+        Compression("fp16", relative_error=2.0**-11),
+        Compression("bf16", relative_error=2.0**-8),
+        Compression("int8", block_error=1 / 254),
         Compression("powersgd", most_rank=64, only_gradients=True, by_numpy=True),
     )
 }

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import ft
 from matex.config import Config
+from matex.config.compressions import COMPRESSIONS, compression_of
 from matex.errors import TrainingError
 from matex.exchange import GraphExchange, Header, HostExchange, Layout, NativeExchange
 from matex.exchange.choice import library
@@ -25,8 +26,6 @@ Make = Callable[..., GraphExchange]
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 FINGERPRINT = 41
-# What rounding takes of a number, and of the largest beside it.
-ROUNDING = {"fp16": (2.0**-11, 0.0), "bf16": (2.0**-8, 0.0), "int8": (0.0, 1 / 254)}
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +43,7 @@ WAYS = {
     "int8-in-pairs": {"compression": "int8", "route_of": in_pairs},
 }
 # Computed by NumPy alone; test_low_rank.py has what comes out of it.
-FACTORS = {"powersgd": {"compression": "powersgd:2"}}
+BY_NUMPY = {n: {"compression": row.example} for n, row in COMPRESSIONS.items() if row.by_numpy}
 
 
 # One of each implementation, plan and number of roundings.
@@ -52,7 +51,7 @@ KINDS = (
     "host flat",
     "native flat",
     "host int8",
-    "host powersgd",
+    *(f"host {name}" for name in BY_NUMPY),
     "native slices",
     "native bf16",
     "native pairs",
@@ -67,7 +66,7 @@ def make(request: pytest.FixtureRequest, comm: ft.Communicator) -> Make:
 def maker(request: pytest.FixtureRequest, comm: ft.Communicator, kind: str, way: str) -> Make:
     def exchange(layout: Layout, *faults: str, **options: Any) -> GraphExchange:
         injector = ft.Injector(map(ft.parse_fault, faults), rank=comm.world.rank)
-        options |= (WAYS | FACTORS)[way]
+        options |= (WAYS | BY_NUMPY)[way]
         if kind == "host" or (kind == "mixed" and comm.world.place % 2):
             return HostExchange(comm, layout, faults=injector, **options)
         built = request.getfixturevalue("native")
@@ -116,9 +115,9 @@ def values(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 def assert_sum(exchange: GraphExchange, total: Any, wanted: np.ndarray) -> None:
     """Exact, but for what does not fit fewer bits: rounded twice, and once in the step before."""
-    relative, absolute = ROUNDING.get(exchange._terms.compression, (0.0, 0.0))
+    row, largest = compression_of(exchange._terms.compression), exchange.result()[0].max(initial=64)
     np.testing.assert_allclose(
-        total, wanted, rtol=3 * relative, atol=3 * absolute * exchange.result()[0].max(initial=64.0)
+        total, wanted, rtol=3 * row.relative_error, atol=3 * row.block_error * largest
     )
 
 
