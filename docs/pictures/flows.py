@@ -100,7 +100,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
                 "between two steps: references to all variables",
                 (
                     "matex/fitting/fit_state/checkpoint_listener.py",
-                    "matex/fitting/fit_state/fit_checkpoint.py",
+                    "matex/fitting/fit_state/fit_snapshots.py",
                 ),
             ),
             Stage("whose turn is it to write?", ("matex/checkpointing/writer_rotation.py",)),

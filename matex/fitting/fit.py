@@ -12,9 +12,8 @@ from matex.errors import MatexError, NotShareable
 from matex.fitting.epoch_agreement import EpochAgreement
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_parts import FitParts
-from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_record import FitRecord
-from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint, first_epoch, is_of_fit
+from matex.fitting.fit_state.saved_cursor import first_epoch, is_of_fit
 from matex.fitting.fit_step import keep_step
 from matex.fitting.joining.spare_handover import Handover
 from matex.fitting.listeners import EpochReport, FitListener
@@ -23,7 +22,6 @@ from matex.fitting.restored_model import share_restored
 from matex.fitting.shared_fit import SharedFit, begin_shared
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.training_stops import TrainingStops
-from matex.fitting.whole_batches import WholeBatches
 from matex.keras_hooks import early_optimizers
 from matex.keras_hooks.log_values import numbers_in
 from matex.partition.order import OrderSeed
@@ -70,24 +68,21 @@ class Fit:
         self._replicated = replicated
         saved = run.checkpoints.saved if is_of_fit(run.checkpoints.saved, number) else None
         self.resumed_epoch = None if saved is None else first_epoch(saved, arguments["epochs"])
-        self._checkpoint = FitCheckpoint(
-            run, model, number=number, callbacks=arguments["callbacks"], saved=saved
-        )
-        leaves_nan = keras_hooks.looks_for_nan(arguments["callbacks"])
-        self._whole = WholeBatches(run, model, replicated, number=number, leaves_nan=leaves_nan)
-        self._parts = FitParts(
-            run=run,
-            model=model,
+        self._parts = FitParts.of(
+            run,
+            model,
             number=number,
             order_seed=order_seed,
             arguments=arguments,
-            plan=FitPlan(run, model),
-            checkpoint=self._checkpoint,
-            whole=self._whole,
+            saved=saved,
+            replicated=replicated,
             trained=trained,
         )
-        self._agreement = EpochAgreement(run, model, arguments["callbacks"])
-        self._stops = TrainingStops(run, model, self._whole, replicated, arguments["callbacks"])
+        callbacks = arguments["callbacks"]
+        self._facts, self._restoration = self._parts.facts, self._parts.restoration
+        self._whole = self._parts.whole
+        self._agreement = EpochAgreement(run, model, callbacks)
+        self._stops = TrainingStops(run, model, self._whole, replicated, callbacks)
         self._listeners: list[FitListener] = []
         self._shared: SharedFit | None = None
         self._handover: Handover | None = None
@@ -116,7 +111,7 @@ class Fit:
             InputError, Unsupported: on every rank.
         """
         self.has_begun = True
-        if self._checkpoint.saved is not None:
+        if self._restoration.saved is not None:
             return self._begin(make_feed, given)
         with early_optimizers.building(self._model):
             return self._begin(make_feed, given)
@@ -150,7 +145,7 @@ class Fit:
         if self.resumed_epoch is not None:
             if self._run.communicator.world.is_leader:
                 restore()
-            self._checkpoint.restore()
+            self._restoration.restore_model()
             keras_hooks.start_at(model, self.resumed_epoch)
             return
         given = self._arguments["initial_epoch"]
@@ -166,7 +161,7 @@ class Fit:
     @property
     def csv_lines(self) -> list[int]:
         """Lines that the file of each CSVLogger had before the fit that goes on, if known."""
-        return self._checkpoint.csv_lines
+        return self._facts.csv_lines
 
     def after_begin(self, csv_lines: list[int]) -> None:
         """Restore the state of an earlier run, or wait as a spare; collective.
@@ -179,8 +174,8 @@ class Fit:
         Raises:
             SpareReleased: on a spare, when the others leave.
         """
-        self._checkpoint.restore_callbacks()
-        self._checkpoint.note_lines(csv_lines)
+        self._restoration.restore_callbacks()
+        self._facts.note_lines(csv_lines)
         first = keras_hooks.first_epoch(self._model, self._arguments["initial_epoch"])
         if self._shared is None or first >= self._arguments["epochs"]:
             return
@@ -195,7 +190,7 @@ class Fit:
         try:
             if cut_as_saved(self._model, handover.saved):
                 self.shapes_changed()
-            handover.restore(self._model, self._checkpoint, self._arguments["callbacks"])
+            handover.restore(self._parts)
         except MatexError as error:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
         early_optimizers.now_built(self._model)
@@ -205,7 +200,7 @@ class Fit:
     @property
     def validated(self) -> Passes:
         """Passes through the validation data, of this rank or of those whose state it has."""
-        return self._checkpoint.validated
+        return self._facts.validated
 
     # Steps and epochs.
 
@@ -213,7 +208,7 @@ class Fit:
         """Make the steps of a call of Keras's train function; return the logs; collective."""
         early_optimizers.now_built(self._model)
         if self._handover is not None and self._handover.take_files():
-            self._checkpoint.restore_step()
+            self._restoration.restore_step()
         if self._iterator is not None:
             self._logs = self._iterator.run(original)
         else:
@@ -229,7 +224,7 @@ class Fit:
         iterator = self._iterator
         if iterator is not None and iterator.repeats_batch:
             iterator.repeats_batch = False
-            self._checkpoint.restore_batch()
+            self._restoration.restore_batch()
         self._stops.after_batch(iterator, self._logs)
         if iterator is not None:
             stops = iterator.stop_agreed or self._stops.are_wanted(iterator)
@@ -276,7 +271,7 @@ class Fit:
 
     def shapes_changed(self) -> None:
         """Retrace the step between two steps, because the model's shapes have changed; local."""
-        self._checkpoint.shapes_changed()
+        self._parts.snapshots.shapes_changed()
         if self._shared is not None:
             self._shared.retracing.shapes_changed()
 

@@ -11,7 +11,8 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.errors import InputError
 from matex.fitting.batch_scaling import BatchScaling
-from matex.fitting.fit_state.fit_checkpoint import RAW, FitCheckpoint
+from matex.fitting.fit_state.fit_facts import FitFacts
+from matex.fitting.fit_state.saved_cursor import RAW
 from matex.partition.order import OrderSeed, Visits, as_stored, shuffled_anew
 from matex.run.context import RunContext
 from matex.run.terminal import Terminal
@@ -30,7 +31,8 @@ def stream_source(
     run: RunContext,
     make_feed: MakeFeed,
     given: dict[str, Any],
-    checkpoint: FitCheckpoint,
+    facts: FitFacts,
+    saved: checkpoints.Snapshot | None,
     *,
     epochs: int,
     steps_at_once: int,
@@ -41,7 +43,8 @@ def stream_source(
         run: ranks and options of the run.
         make_feed: function that makes Keras's own iterator.
         given: arguments from which Keras would construct it.
-        checkpoint: holder of the kind of the stream's digests.
+        facts: facts about the fit, of which the kind of the stream's digests is set.
+        saved: snapshot from which the fit continues; None if it begins.
         epochs: number of epochs.
         steps_at_once: number of steps of each call of Keras's train function.
 
@@ -56,7 +59,6 @@ def stream_source(
             f"number. Received: x={type(given['x']).__module__}."
             f"{type(given['x']).__name__}; give those, or leave --shuffle ring out"
         )
-    saved = checkpoint.saved
     stream = stream_of(
         run.communicator,
         make_feed,
@@ -66,7 +68,7 @@ def stream_source(
         continues=run.config.checkpoint is not None,
         of_raw=saved is not None and bool(saved.cursor.get(RAW, 1)),
     )
-    checkpoint.is_raw = stream.is_raw
+    facts.is_raw = stream.is_raw
     return stream
 
 
@@ -74,7 +76,8 @@ def row_source(
     run: RunContext,
     batches: Batches,
     given: dict[str, Any],
-    checkpoint: FitCheckpoint,
+    facts: FitFacts,
+    saved: checkpoints.Snapshot | None,
     scaling: BatchScaling,
     *,
     order_seed: OrderSeed,
@@ -86,7 +89,8 @@ def row_source(
         run: ranks and options of the run.
         batches: rows.
         given: arguments from which Keras would construct its iterator.
-        checkpoint: holder of the seeds of the order, including those of the fit that it continues.
+        facts: facts about the fit, of which the seeds of the order are set.
+        saved: snapshot from which the fit continues, with its seeds; None if it begins.
         scaling: number of parts of a batch.
         order_seed: seeds of this rank; rank 0's are used unless a checkpoint has others, because an
             unseeded script's differ by rank.
@@ -95,9 +99,9 @@ def row_source(
     cursor = order_seed.cursor()
     seeds = np.array(list(cursor.values()), np.int64)
     run.communicator.broadcast(seeds)
-    checkpoint.seed = OrderSeed.of_cursor(dict(zip(cursor, seeds.tolist(), strict=True)))
-    if checkpoint.saved is not None:
-        checkpoint.seed = OrderSeed.of_cursor(checkpoint.saved.cursor)
+    facts.seed = OrderSeed.of_cursor(dict(zip(cursor, seeds.tolist(), strict=True)))
+    if saved is not None:
+        facts.seed = OrderSeed.of_cursor(saved.cursor)
     batch_size = given["batch_size"] or BATCH_SIZE
     if run.config.shuffle == "ring":
         return RingRows(
@@ -106,10 +110,10 @@ def row_source(
             batch_size=batch_size,
             multiplier=scaling.multiplier,
             shuffle=bool(given["shuffle"]),
-            seed=checkpoint.seed.own,
+            seed=facts.seed.own,
             epochs=epochs,
         )
-    chosen = _order(batches.samples, batch_size, given["shuffle"], checkpoint.seed)
+    chosen = _order(batches.samples, batch_size, given["shuffle"], facts.seed)
     return RowSource(
         batches,
         batch_size=batch_size,

@@ -21,8 +21,9 @@ from matex.fitting.fit_parts import FitParts
 from matex.fitting.fit_record import FitRecord
 from matex.fitting.fit_source import resume, row_source, stream_source
 from matex.fitting.fit_state.checkpoint_listener import CheckpointListener
-from matex.fitting.fit_state.fit_checkpoint import first_epoch, stops_inside
+from matex.fitting.fit_state.saved_cursor import first_epoch, stops_inside
 from matex.fitting.fit_step import compiled_step
+from matex.fitting.joining.joinable_fit import JoinableFit
 from matex.fitting.joining.resizing import Resizing
 from matex.fitting.joining.spares import FitSpares
 from matex.fitting.listeners import FitListener
@@ -35,6 +36,7 @@ from matex.steps.building import build
 from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.script_code.user_code import attempted
+from matex.steps.traced_step import CompiledStep
 
 __all__ = ["SharedFit", "begin_shared"]
 
@@ -64,79 +66,101 @@ def begin_shared(
         NotShareable: batches cannot be divided; on every rank.
         InputError, Unsupported: on every rank.
     """
-    run, model, plan = fit.run, fit.model, fit.plan
-    keras_hooks.check_reductions(model)
-    source = _source(fit, make_feed, given, batches)
-    with attempted("the model cannot be built from its data before training"):
-        build(model, source.built_on, for_fit=True)
-    _compare_with_saved(fit, source, batches)
-    plan.resolve(source, seed=fit.checkpoint.seed.own, epochs=fit.arguments["epochs"])
-    fit.checkpoint.strategy = plan.strategy
-    compiled = compiled_step(run, model, source, plan)
+    keras_hooks.check_reductions(fit.model)
+    source = _agreed_source(fit, make_feed, given, batches)
     batch_size = given["batch_size"] or BATCH_SIZE
-    check_alike(
-        run.communicator,
-        model,
-        source,
-        batch_size,
-        number=fit.number,
-        epochs=fit.arguments["epochs"],
-        steps=fit.arguments["steps_per_epoch"],
-    )
-    announcement = Announcement(fit, source, batch_size * plan.batches.multiplier())
-    engine = StepEngine(
-        run.steps,
-        model,
-        source,
-        compiled,
-        strategy=plan.strategy,
-        finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
-        made_anew=announcement.repeat,
-    )
-    run.calls.settled_by(lambda: _settle(run.watchdog, engine))
-    start = _restored(fit, source)
-    model_state.broadcast(run.communicator, model)
-    _count(fit, source, start)
+    compiled = _agreed_step(fit, source, batch_size)
+    announcement = Announcement(fit, source, batch_size * fit.plan.batches.multiplier())
+    engine = _engine(fit, source, compiled, announcement)
+    start = _agreed_start(fit, source)
     announcement.make(compiled.step, start)
-    spares = FitSpares(
-        run,
-        model,
-        fit.checkpoint,
-        plan.replicas,
-        fit.trained,
-        number=fit.number,
-        data=fit.checkpoint.data,
+    joinable = JoinableFit(
+        fit.run, fit.model, fit.facts, fit.snapshots, fit.plan.replicas, fit.trained
     )
+    spares = FitSpares(fit.run, fit.model, joinable, number=fit.number)
     retracing, ending = _tracers(fit, source, engine)
     listeners = [retracing, announcement, *ending, *_listeners(fit, source, engine, spares)]
     iterator = EpochIterator(
         engine,
-        model,
+        fit.model,
         source,
         start=start,
-        rate=plan,
+        rate=fit.plan,
         whole=fit.whole,
         listeners=listeners,
     )
     return SharedFit(iterator, spares, retracing, listeners)
 
 
+def _agreed_source(
+    fit: FitParts, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
+) -> Source:
+    """Source of the batches, with a model and a plan that fit it; collective."""
+    source = _source(fit, make_feed, given, batches)
+    with attempted("the model cannot be built from its data before training"):
+        build(fit.model, source.built_on, for_fit=True)
+    _compare_with_saved(fit, source, batches)
+    fit.plan.resolve(source, seed=fit.facts.seed.own, epochs=fit.arguments["epochs"])
+    fit.facts.strategy = fit.plan.strategy
+    return source
+
+
+def _agreed_step(fit: FitParts, source: Source, batch_size: int) -> CompiledStep:
+    """Compiled step, once it is known that all ranks are about to train alike; collective."""
+    compiled = compiled_step(fit.run, fit.model, source, fit.plan)
+    check_alike(
+        fit.run.communicator,
+        fit.model,
+        source,
+        batch_size,
+        number=fit.number,
+        epochs=fit.arguments["epochs"],
+        steps=fit.arguments["steps_per_epoch"],
+    )
+    return compiled
+
+
+def _engine(
+    fit: FitParts, source: Source, compiled: CompiledStep, announcement: Announcement
+) -> StepEngine:
+    """Engine of the steps, which also gives all ranks one model after an exception. Local."""
+    engine = StepEngine(
+        fit.run.steps,
+        fit.model,
+        source,
+        compiled,
+        strategy=fit.plan.strategy,
+        finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
+        made_anew=announcement.repeat,
+    )
+    fit.run.calls.settled_by(lambda: _settle(fit.run.watchdog, engine))
+    return engine
+
+
+def _agreed_start(fit: FitParts, source: Source) -> FitStart:
+    """Position at which the fit begins, with one model on all ranks; collective."""
+    start = _restored(fit, source)
+    model_state.broadcast(fit.run.communicator, fit.model)
+    _count(fit, source, start)
+    return start
+
+
 def _compare_with_saved(fit: FitParts, source: Source, batches: Batches | None) -> None:
     """Tell of data and batches that differ from a checkpoint's, and cut the model as in it."""
-    checkpoint = fit.checkpoint
-    checkpoint.know_data(sketch_of(batches))
-    checkpoint.know_batches(FitBatches(source.most_rows, source.order))
-    fit.plan.changed = checkpoint.batches.changed
-    if checkpoint.saved is not None:
-        cut_as_saved(fit.model, checkpoint.saved)
+    facts, saved = fit.facts, fit.restoration.saved
+    facts.know_data(sketch_of(batches))
+    facts.know_batches(FitBatches(source.most_rows, source.order))
+    fit.plan.changed = facts.batches.changed
+    if saved is not None:
+        cut_as_saved(fit.model, saved)
 
 
 def _restored(fit: FitParts, source: Source) -> FitStart:
     """Position at which the fit begins, with model and data as they were there. Local."""
-    saved, initial_epoch = fit.checkpoint.saved, fit.arguments["initial_epoch"]
+    saved, initial_epoch = fit.restoration.saved, fit.arguments["initial_epoch"]
     if saved is None:
         return FitStart(initial_epoch)
-    fit.checkpoint.restore()
+    fit.restoration.restore_model()
     resume(source, saved, fit.run.terminal, initial_epoch=initial_epoch)
     epoch = first_epoch(saved, fit.arguments["epochs"])
     keras_hooks.start_at(fit.model, epoch)
@@ -152,7 +176,7 @@ def _listeners(
         FitRecord(run, fit.model, plan, source),
         plan.replicas,
         Balancer(run, engine),
-        CheckpointListener(run, fit.checkpoint, engine),
+        CheckpointListener(run, fit.snapshots, fit.restoration, engine),
         spares,
         Resizing(run),
     ]
@@ -180,13 +204,20 @@ def _source(
         epochs -= fit.arguments["initial_epoch"]
         at_once = fit.model.steps_per_execution
         return stream_source(
-            fit.run, make_feed, given, fit.checkpoint, epochs=epochs, steps_at_once=at_once
+            fit.run,
+            make_feed,
+            given,
+            fit.facts,
+            fit.restoration.saved,
+            epochs=epochs,
+            steps_at_once=at_once,
         )
     return row_source(
         fit.run,
         batches,
         given,
-        fit.checkpoint,
+        fit.facts,
+        fit.restoration.saved,
         fit.plan.batches,
         order_seed=fit.order_seed,
         epochs=epochs,

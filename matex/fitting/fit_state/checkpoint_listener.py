@@ -5,7 +5,8 @@ from __future__ import annotations
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.saver import FILES
 from matex.config.monitored import monitored
-from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint
+from matex.fitting.fit_state.fit_restoration import FitRestoration
+from matex.fitting.fit_state.fit_snapshots import FitSnapshots
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
@@ -20,25 +21,33 @@ class CheckpointListener(FitListener):
 
     Args:
         run: tiers of checkpoints, and stop requests.
-        checkpoint: state of the fit.
-        engine: maker of the steps, for the consensus before a checkpoint.
+        snapshots: snapshots of the fit.
+        restoration: restoration of a fit that continues.
+        engine: engine of the steps, for the consensus before a checkpoint.
     """
 
-    def __init__(self, run: RunContext, checkpoint: FitCheckpoint, engine: StepEngine) -> None:
+    def __init__(
+        self,
+        run: RunContext,
+        snapshots: FitSnapshots,
+        restoration: FitRestoration,
+        engine: StepEngine,
+    ) -> None:
         self._run = run
-        self._checkpoint = checkpoint
+        self._snapshots = snapshots
+        self._restoration = restoration
         self._engine = engine
         self._bits = 0  # of the tiers in which a checkpoint is due after the callbacks of the batch
         self._is_patient = self._leaves = False
 
     def epoch_begins(self) -> None:
         """Restore the epoch that has begun again, if the fit continues inside it."""
-        self._checkpoint.restore_epoch()
+        self._restoration.restore_epoch()
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Note what was agreed in a step; every rank calls it after the same one. Local."""
-        self._checkpoint.measure()
-        self._checkpoint.drop_saved()
+        self._snapshots.measure()
+        self._restoration.end()
         due = self._is_due() and not cursor.ends_epoch
         self._bits |= report.agreed.save | (FILES if due else 0)
         self._is_patient |= due
@@ -57,7 +66,7 @@ class CheckpointListener(FitListener):
         stopped = not run.communicator.agree(not stops)
 
         def make_state() -> DeferredSnapshot:
-            return self._checkpoint.hold(cursor, stopped=stopped)
+            return self._snapshots.hold(cursor, stopped=stopped)
 
         self._engine.consensus()
         if self._leaves:
@@ -79,11 +88,11 @@ class CheckpointListener(FitListener):
         best = monitored(run.config.monitor)
         if run.config.keep_best and run.config.checkpoint and best.name not in report.metrics:
             run.terminal.say_once(best.line_without(report.metrics))
-        self._checkpoint.measure()
+        self._snapshots.measure()
         after = Cursor(report.epoch + 1, 0, report.digest)
 
         def make_state() -> DeferredSnapshot:
-            return self._checkpoint.hold(after, logs=report.logs, stopped=report.is_stopped)
+            return self._snapshots.hold(after, logs=report.logs, stopped=report.is_stopped)
 
         if report.is_last:
             run.checkpoints.saver.save_for_all(make_state)

@@ -11,11 +11,9 @@ import checkpoints
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.fitting.epoch_iterator import EpochIterator
-from matex.fitting.fit_batches import FitBatches
-from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint
+from matex.fitting.fit_parts import FitParts
 from matex.fitting.joining.fit_progress import FitProgress
 from matex.fitting.trained_models import TrainedModels
-from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 from matex.sources.stream import Stream
 
@@ -71,30 +69,29 @@ class Handover:
         self.progress = FitProgress.stored_in(saved)
         self._has_files = False
 
-    def restore(self, model: Any, checkpoint: FitCheckpoint, callbacks: Any) -> None:
+    def restore(self, fit: FitParts) -> None:
         """Restore all state but that of the first epoch; after the callbacks have begun.
 
         Raises:
             InputError: the state belongs to another model.
         """
+        model, restoration = fit.model, fit.restoration
         model_state.restore(model, self.saved)
         for number, variables in enumerate(self._trained.variables()):
             for place, variable in enumerate(variables):
                 value = self.saved.extra.get(f"{_TRAINED}{number}/{place}")
                 if value is not None:
                     variable.assign(value)
-        checkpoint.saved = self.saved
-        checkpoint.seed = OrderSeed.of_cursor(self.saved.cursor)
-        checkpoint.batches = FitBatches.stored_in(self.saved.extra)
-        checkpoint.validated_before = self.progress.validated
-        checkpoint.restore_callbacks()
-        for callback in keras_hooks.listed(callbacks):
+        fit.facts.take_over(self.saved, self.progress.validated)
+        restoration.saved = self.saved
+        restoration.restore_callbacks()
+        for callback in keras_hooks.listed(fit.arguments["callbacks"]):
             if hasattr(callback, "read_notes"):
                 callback.read_notes()
         keras_hooks.set_history(model, self.progress.history)
         if self.over:
             model_state.restore_metrics(model, self.saved)
-            checkpoint.saved = None
+            restoration.saved = None
 
     def take_files(self) -> bool:
         """Take over the script's files from the others; once, collective with :func:`give_files`.

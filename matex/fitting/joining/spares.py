@@ -12,10 +12,8 @@ up to that first step, is admitted by all ranks between two steps, and is a spar
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
-
-import numpy as np
 
 import checkpoints
 import ft
@@ -24,12 +22,10 @@ from matex.checkpointing import model_state
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.stop_requests import SpareReleased
 from matex.fitting.epoch_iterator import EpochIterator
-from matex.fitting.fit_state.fit_checkpoint import FitCheckpoint
-from matex.fitting.joining.fit_progress import FitProgress
-from matex.fitting.joining.spare_handover import Handover, give_files, trained_before
+from matex.fitting.joining.joinable_fit import JoinableFit
+from matex.fitting.joining.spare_handover import Handover, give_files
+from matex.fitting.joining.state_transfer import receive_snapshot, send_snapshot
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
-from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.trained_models import TrainedModels
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 
@@ -42,30 +38,22 @@ class FitSpares(FitListener):
     Args:
         run: ranks of the run.
         model: model being trained.
-        checkpoint, replicas: checkpoint and replica check of the fit.
-        trained: models that the script has trained so far, *model* among them.
+        fit: state of the fit, for ranks that join it.
         number: number of the fit in the script, from 0.
-        data: numbers about a few rows, to compare a newcomer's data with the other ranks'.
     """
 
     def __init__(
         self,
         run: RunContext,
         model: Any,
-        checkpoint: FitCheckpoint,
-        replicas: ReplicaCheck,
-        trained: TrainedModels,
+        fit: JoinableFit,
         *,
         number: int,
-        data: Sequence[float],
     ) -> None:
         self._run = run
         self._model = model
-        self._checkpoint = checkpoint
-        self._replicas = replicas
-        self._trained = trained
+        self._fit = fit
         self._number = number
-        self._data = list(data)
         self._iterator: EpochIterator | None = None  # of a fit in which spares wait
         self._newcomers: set[int] = set()  # admitted, and without a place yet
         self._paused_s = 0.0
@@ -93,7 +81,7 @@ class FitSpares(FitListener):
         self._iterator = iterator
         iterator.engine.admit(self)
         if run.config.respawn:
-            run.elastic.replacements.open(self._number, self._variables(), self._data)
+            run.elastic.replacements.open(self._number, self._fit.variables(), self._fit.data)
         if not run.config.spares or communicator.set_aside(run.ranks.active):
             run.elastic.record_spares()
             return None
@@ -108,7 +96,7 @@ class FitSpares(FitListener):
         """
         with self._run.watchdog.working(False):
             iterator.engine.prepare()
-            own = self._checkpoint.hold(Cursor(0, 0, 0)).snapshot()
+            own = self._fit.plain_snapshot().snapshot()
             model_state.restore(self._model, checkpoints.from_bytes(checkpoints.to_bytes(own)))
 
     def _join(self, iterator: EpochIterator) -> Handover | None:
@@ -122,7 +110,7 @@ class FitSpares(FitListener):
         assert joining is not None
         self._rehearse(iterator)
         with run.watchdog.working(False):
-            admission = joining.arrive(self._number, self._variables(), self._data)
+            admission = joining.arrive(self._number, self._fit.variables(), self._fit.data)
         if admission is None:
             keras_hooks.set_history(self._model, joining.histories[self._number])
             self.came_too_late = True
@@ -133,7 +121,7 @@ class FitSpares(FitListener):
         run.records.events.write("waits", step=None)
         self._iterator = iterator
         iterator.engine.admit(self)
-        run.elastic.replacements.open(self._number, self._variables(), self._data)
+        run.elastic.replacements.open(self._number, self._fit.variables(), self._fit.data)
         return self._wait()
 
     def _wait(self) -> Handover:
@@ -189,7 +177,8 @@ class FitSpares(FitListener):
         while replaced := replaced or communicator.fill():
             promoted = {spare for _, spare in replaced}
             self._send(
-                promoted, lambda: self._hold(iterator.step_cursor, iterator, at_risk=at_risk)
+                promoted,
+                lambda: self._fit.snapshot(iterator.step_cursor, iterator.engine, at_risk=at_risk),
             )
             self._note_pause(promoted, time.perf_counter() - started)
             replaced = ()
@@ -220,69 +209,16 @@ class FitSpares(FitListener):
         if promoted:
             after = Cursor(report.epoch + 1, 0, report.digest)
             ended = (report.epoch, report.logs)
-            self._send(promoted, lambda: self._hold(after, iterator, ended=ended))
-
-    def _hold(
-        self,
-        cursor: Cursor,
-        iterator: EpochIterator,
-        *,
-        at_risk: Mapping[int, int] | None = None,
-        ended: tuple[int, Mapping[str, Any]] | None = None,
-    ) -> DeferredSnapshot:
-        run = self._run
-        progress = FitProgress(
-            counts=run.records.ledger.counts(),
-            replica_pace=self._replicas.pace,
-            save_numbers=run.checkpoints.saver.numbers,
-            history=keras_hooks.history_of(self._model, ended=ended),
-            validated=self._checkpoint.validated,
-            at_risk=list((at_risk or {}).items()),
-            checked=iterator.engine.checked,
-            capacity=iterator.engine.capacity,
-            histories=run.elastic.arrivals.histories,
-            wanted=run.elastic.replacements.wanted,
-            active=run.ranks.active,
-        )
-        trained = trained_before(self._trained, self._model) if run.config.respawn else {}
-        return self._checkpoint.hold(cursor, more={**progress.packed(), **trained})
-
-    def _variables(self) -> list[int]:
-        """Number of variables of each model and optimizer that the script has trained. Local."""
-        return [len(variables) for variables in self._trained.variables()]
+            self._send(promoted, lambda: self._fit.snapshot(after, iterator.engine, ended=ended))
 
     def _send(self, to: Collection[int], make_state: Callable[[], DeferredSnapshot]) -> None:
-        """Send the state to the ranks *to*; collective. All others hold the same state."""
-        communicator = self._run.communicator
-        sources = [rank for rank in communicator.world.ranks if rank not in to]
-        content = checkpoints.to_bytes(make_state().snapshot())
-        size = np.array([content.size], np.int64)
-        communicator.broadcast(size, sources=sources)
-        if content.size != size[0]:  # it differs: receive the other, so that no rank hangs
-            content = np.zeros(int(size[0]), np.uint8)
-        communicator.broadcast(content, sources=sources)
+        """Send the state, and the script's files, to the ranks *to*; collective."""
+        send_snapshot(self._run.communicator, make_state().snapshot(), to)
         give_files(self._run)
 
     def _receive(self, sources: list[int], *, over: bool) -> Handover:
         """Receive the state from one of the *sources*; collective."""
-        communicator = self._run.communicator
-        size = np.zeros(1, np.int64)
-        communicator.broadcast(size, sources=sources)
-        content = np.zeros(int(size[0]), np.uint8)
-        communicator.broadcast(content, sources=sources)
-        try:
-            saved = checkpoints.from_bytes(content)
-        except checkpoints.CheckpointError as error:
-            ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
-        handover = Handover(self._run, saved, self._trained, over=over)
-        self._go_on_from(handover.progress)
+        saved = receive_snapshot(self._run.communicator, sources)
+        handover = Handover(self._run, saved, self._fit.trained, over=over)
+        self._fit.go_on_from(handover.progress)
         return handover
-
-    def _go_on_from(self, progress: FitProgress) -> None:
-        run = self._run
-        run.records.go_on_from(progress.counts)
-        run.elastic.arrivals.inherit(progress.histories)
-        run.elastic.replacements.wanted = progress.wanted
-        run.ranks.active = progress.active  # it may have grown since the welcome
-        run.checkpoints.saver.numbers = progress.save_numbers
-        self._replicas.pace = progress.replica_pace

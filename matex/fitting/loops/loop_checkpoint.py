@@ -12,7 +12,7 @@ from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.saver import FILES
 from matex.errors import InputError
-from matex.fitting.fit_state.fit_checkpoint import LOOP
+from matex.fitting.fit_state.saved_cursor import LOOP
 from matex.run.preemption import checkpoint_and_exit
 
 __all__ = ["Checkpoint"]

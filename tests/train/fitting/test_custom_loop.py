@@ -12,7 +12,7 @@ import tensorflow as tf
 import matex
 from checkpoints import Snapshot
 from matex.errors import InputError
-from matex.fitting.fit_state.fit_checkpoint import LOOP, is_of_fit
+from matex.fitting.fit_state.saved_cursor import LOOP, is_of_fit
 
 
 def model() -> Any:

@@ -54,9 +54,9 @@ class Told:
 )
 def test_epochs_without_it_are_told_of_once(options: dict[str, Any], lines: list[str]) -> None:
     run: Any = Told(**options)
-    checkpoint: Any = SimpleNamespace(measure=lambda: None)
-    engine: Any = None
-    listener = CheckpointListener(run, checkpoint, engine)
+    snapshots: Any = SimpleNamespace(measure=lambda: None)
+    unused: Any = None
+    listener = CheckpointListener(run, snapshots, restoration=unused, engine=unused)
     logs = {"loss": 0.5, "acc": 0.75}
     for epoch in range(2):
         report = EpochReport(
