@@ -24,7 +24,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "which rows of the global batch are mine?",
-                ("matex/steps/own_rows.py", "matex/partition/spans.py"),
+                ("matex/steps/row_division.py", "matex/partition/spans.py"),
             ),
             Stage(
                 "those rows, read ahead", ("matex/sources/interface.py", "matex/data/prefetch.py")
@@ -93,7 +93,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "the request travels in the header of the next exchange",
-                ("matex/steps/own_rows.py", "matex/exchange/layout.py"),
+                ("matex/steps/contribution_header.py", "matex/exchange/layout.py"),
                 "all",
             ),
             Stage(

@@ -16,11 +16,10 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.bitflips import flip_injected
 from matex.steps.declined import StepDeclined
 from matex.steps.executors.executor import StepExecutor
-from matex.steps.executors.row_account import RowAccount
 from matex.steps.executors.several_updates import SeveralUpdates
 from matex.steps.executors.single_update import SingleUpdate
+from matex.steps.executors.step_context import StepContext
 from matex.steps.executors.virtual_update import VirtualUpdate
-from matex.steps.own_rows import OwnRows
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.repeated_check import find_again, is_due
 from matex.steps.services import StepServices, StepSource, VacantPlaces
@@ -71,13 +70,14 @@ class StepEngine:
         self._may_check_again = (
             services.communicator.initial_size > 1 and self._strategy.sums_gradients
         )
-        self._rows = OwnRows(services, model)
-        self._account = RowAccount(services, self._rows)
+        self._context = StepContext.of(services, source, model)
+        self._rows, self._account = self._context.rows, self._context.account
+        self._header, self._repair = self._context.header, self._context.repair
         self._use(compiled)
 
     def _use(self, compiled: CompiledStep) -> None:
         """Make all further steps with *compiled*."""
-        parts = (self._services, self._source, self._rows, self._account)
+        context, check_finite = self._context, self._check_finite
         step, exchange = compiled
         self._step = step
         self._rows.use(step)
@@ -85,12 +85,12 @@ class StepEngine:
         if self._services.virtual_workers:
             if isinstance(step, SeveralUpdatesStep):
                 raise NotShareable("virtual workers want a step that makes one update")
-            self._executor = VirtualUpdate(*parts, step, check_finite=self._check_finite)
+            self._executor = VirtualUpdate(context, step, check_finite=check_finite)
         elif isinstance(step, SeveralUpdatesStep):
-            self._executor = SeveralUpdates(*parts, step, check_finite=self._check_finite)
+            self._executor = SeveralUpdates(context, step, check_finite=check_finite)
         else:
             self._executor = SingleUpdate(
-                *parts, step, self._strategy, exchange=exchange, check_finite=self._check_finite
+                context, step, self._strategy, exchange=exchange, check_finite=check_finite
             )
 
     # Between two steps.
@@ -98,11 +98,11 @@ class StepEngine:
     @property
     def stop_wanted(self) -> bool:
         """Whether this rank wants training to stop; other ranks learn of it in the next step."""
-        return self._rows.stop_wanted
+        return self._header.stop_wanted
 
     @stop_wanted.setter
     def stop_wanted(self, wanted: bool) -> None:
-        self._rows.stop_wanted = wanted
+        self._header.stop_wanted = wanted
 
     @property
     def compiled(self) -> CompiledStep:
@@ -116,7 +116,7 @@ class StepEngine:
 
     def share_by(self, speeds: Mapping[int, float]) -> None:
         """Divide batches by *speeds* of ranks, equal on all ranks. Local."""
-        self._rows.speeds = speeds
+        self._context.division.speeds = speeds
 
     def begin_epoch(self, epoch: int) -> None:
         """Tell the strategy that *epoch* begins. Local."""
@@ -146,7 +146,7 @@ class StepEngine:
 
     def admit(self, places: VacantPlaces) -> None:
         """Let spares take *places* from now on; before the first step, equally on all ranks."""
-        self._account.places = places
+        self._repair.places = places
 
     def inherit(self, at_risk: Mapping[int, int]) -> None:
         """Start in the place of another rank, in the running step.
@@ -261,9 +261,9 @@ class StepEngine:
         self._rows.running = batch
         if batch.span[0] != batch.span[1]:
             self._check(batch)  # may lose members: before rows are assigned
-        if (places := self._account.places) is not None:
+        if (places := self._repair.places) is not None:
             places.fill(None)
-        self._rows.rate_factor = rate_factor
+        self._header.rate_factor = rate_factor
         step = self._services.faults.step
         self._strategy.before_step(step)
         try:
@@ -289,11 +289,11 @@ class StepEngine:
             self._executor.check_separable(batch)
             checks.is_made = True
         elif self._may_check_again and is_due(checks.steps):
-            own = self._rows.assigned(batch.span)
+            own = self._account.assigned()
             if found := find_again(batch, own, self._executor.find_inseparable):
                 checks.found = (
                     f"{found}; it was found after {checks.steps} steps, and sums of earlier ones "
                     "may be wrong by it"
                 )
-        self._rows.found_inseparable = bool(checks.found)
+        self._header.found_inseparable = bool(checks.found)
         checks.steps += 1

@@ -8,6 +8,7 @@ import numpy as np
 
 from matex.exchange import Header, Layout, header_of
 from matex.partition.spans import Span
+from matex.steps.contribution_header import ContributionHeader
 from matex.steps.own_rows import OwnRows
 from matex.steps.step import Step
 
@@ -19,11 +20,13 @@ class LocalContribution:
 
     Args:
         rows: rows of this rank.
+        header: header of this rank's contributions.
         step: step that computes them.
     """
 
-    def __init__(self, rows: OwnRows, step: Step) -> None:
+    def __init__(self, rows: OwnRows, header: ContributionHeader, step: Step) -> None:
         self._rows = rows
+        self._header = header
         self._step = step
 
     @property
@@ -49,14 +52,14 @@ class LocalContribution:
         if len(spans) > 1 and self._step.has_slots:
             each = [self.contribution([span]) for span in spans]
             parts = [np.add.reduce(pieces) for pieces in zip(*each, strict=True)]
-            self._rows.put_header(parts[-1], header_of(parts[-1]))
+            self._header.put(parts[-1], header_of(parts[-1]))
             return parts
         if spans:
             parts = self._step.contribution(*self._rows.inputs(spans))
             return [np.asarray(part) for part in parts]
         layout = self.layout
         parts = [np.zeros(shape, layout.dtype) for shape in layout.shapes]
-        self._rows.put_header(parts[-1], Header())
+        self._header.put(parts[-1], Header())
         return parts
 
     def idle(self, spans: list[Span]) -> None:

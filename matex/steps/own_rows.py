@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-import ft
 from matex import keras_hooks
-from matex.exchange import Header
-from matex.partition.spans import Span, assigned, samples_of, size, split
+from matex.partition.spans import Span, size
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch
+from matex.steps.contribution_header import ContributionHeader
 from matex.steps.control import Control
 from matex.steps.model_step import ModelStep
-from matex.steps.services import StepServices
 
 __all__ = ["OwnRows"]
 
 
 class OwnRows:
-    """This rank's part of the running step's batch. Local.
+    """Reads rows of the running step's batch, and describes them to the step's graph. Local.
 
-    The header carries ``stop_wanted``, ``found_inseparable``, the requests of *services* and, from
-    the leader only, ``rate_factor``. ``speeds``, equal on all ranks, determines the fraction of the
-    batch that each rank computes; empty means equal fractions. ``workers`` is the number of virtual
-    workers, whose rows are not divided; 0 without virtual workers. ``read`` are the time intervals
-    in which rows of the running step were read.
+    ``read`` are the time intervals in which rows of the running step were read.
 
     Args:
-        services: ranks and requests of the run.
-        model: model whose optimizer has the learning rate.
+        header: header of this rank's contributions.
     """
 
-    def __init__(self, services: StepServices, model: Any) -> None:
-        self._services = services
-        self._communicator = services.communicator
-        self._model = model
+    def __init__(self, header: ContributionHeader) -> None:
+        self._header = header
         self._batch: GlobalBatch | None = None
         self._whole: tuple[Any, Sequence[float]] | None = None
         self._divided: ModelStep | None = None
-        self.stop_wanted = False
-        self.rate_factor = 1.0
-        self.found_inseparable = False
-        self.speeds: Mapping[int, float] = {}
-        self.workers = services.virtual_workers
         self.read: list[Interval] = []
 
     @property
@@ -62,39 +48,6 @@ class OwnRows:
     def use(self, step: ModelStep) -> None:
         """Compute rows with *step* from now on."""
         self._divided, self._whole = step, None
-
-    def parts_of_workers(self) -> list[Span]:
-        """Rows of each virtual worker in the running step, without workers that have none.
-
-        A batch without rows is one part.
-        """
-        span = self.running.span
-        if span[0] == span[1]:
-            return [span]
-        return [part for part in split(span, self.workers) if part[0] < part[1]]
-
-    def assigned(self, span: Span, rank: int | None = None) -> list[Span]:
-        """Rows of *span* that *rank* computes, given the ranks lost since the last step.
-
-        A batch without rows, which Keras accepts, is assigned to the first living rank.
-
-        Args:
-            span: interval of the epoch.
-            rank: a living rank; this rank by default.
-        """
-        pending = self._communicator.pending
-        rank = self._communicator.world.rank if rank is None else rank
-        if span[0] == span[1]:
-            first = next(r for r in pending.expected if r not in pending.lost)
-            return [span] if rank == first else []
-        return assigned(
-            span, pending.expected, pending.lost, rank, self.speeds, workers=self.workers
-        )
-
-    def samples_of(self, rank: int, pending: ft.Pending) -> int:
-        """Number of samples of the running step assigned to *rank*, even if it has died."""
-        span, speeds = self.running.span, self.speeds
-        return samples_of(rank, span, pending.expected, pending.lost, speeds, self.workers)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
         """Rows of *spans*, and the control vector of their contribution."""
@@ -151,18 +104,9 @@ class OwnRows:
         weight = count / (hi - lo) if count else 1.0
         if samples is not None:
             weight *= (hi - lo) / max(1, samples)
-        leads = self._communicator.world.is_leader
-        header = Header(
-            samples=float(count),
-            fingerprint=float(batch.fingerprint(spans)) if counts else 0.0,
-            ranks=float(speaks),
+        header = self._header.of(
+            samples=count, fingerprint=batch.fingerprint(spans) if counts else 0, speaks=speaks
         )
-        if speaks:
-            header = header._replace(
-                learning_rate=float(leads),
-                rate_factor=self.rate_factor if leads else 0.0,
-                **self._asked(),
-            )
         return Control(
             weight=weight,
             sample_offset=float(spans[0][0] - lo),
@@ -171,25 +115,3 @@ class OwnRows:
             spans=[(start - lo, end - lo) for start, end in spans],
             denominators=self._denominators(),
         ).array()
-
-    def put_header(self, auxiliary: np.ndarray, header: Header) -> None:
-        """Set the header of *auxiliary*, a sum of contributions, to that of one contribution."""
-        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
-        leads = self._communicator.world.is_leader
-        auxiliary[-len(Header._fields) :] = header._replace(
-            learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
-            rate_factor=self.rate_factor if leads else 0.0,
-            ranks=1.0,
-            **self._asked(),
-        )
-
-    def _asked(self) -> dict[str, float]:
-        """Header fields by which ranks agree on the actions after the step."""
-        requests = self._services.requests()
-        leads = self._communicator.world.is_leader
-        return {
-            "stop": float(self.stop_wanted),
-            "inseparable": float(self.found_inseparable),
-            "leave": float(requests.leave),
-            "save": float(requests.word) if leads else 0.0,
-        }

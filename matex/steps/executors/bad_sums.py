@@ -10,9 +10,9 @@ import ft
 from matex.errors import TrainingError
 from matex.exchange import Layout, StepExchange
 from matex.partition.spans import Span, size
-from matex.steps.executors.row_account import RowAccount
+from matex.steps.executors.step_context import StepContext
 from matex.steps.nonfinite import StepRedo, nonfinite_error
-from matex.steps.services import StepServices, StepSource
+from matex.steps.services import StepSource
 
 __all__ = ["BadSums"]
 
@@ -28,15 +28,15 @@ class BadSums:
     """Decisions after sums with non-finite numbers, or over other samples than the step's.
 
     Args:
-        services: ranks, faults and policy of the run.
-        account: rows of this rank in the running step.
-        source: source of the batches, which may have an explanation.
+        context: objects of the run and of the running step, with a source that may have an
+            explanation.
     """
 
-    def __init__(self, services: StepServices, account: RowAccount, source: StepSource) -> None:
-        self._services = services
-        self._account = account
-        self._source = source
+    def __init__(self, context: StepContext) -> None:
+        self._services = context.services
+        self._account = context.account
+        self._repair = context.repair
+        self._source = context.source
 
     def decide_redo(
         self, exchange: StepExchange, error: TrainingError, spoiled: Spoiled = _sent
@@ -65,7 +65,7 @@ class BadSums:
             guilty: whether this rank computed a non-finite value.
         """
         account = self._account
-        account.is_closed = True  # a newcomer would know nothing of it
+        self._repair.is_closed = True  # a newcomer would know nothing of it
         return self._services.nonfinite.redo(
             guilty=guilty,
             samples=size(account.have),

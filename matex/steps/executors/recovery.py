@@ -13,10 +13,8 @@ from matex.partition.row_pieces import missing_rows
 from matex.partition.spans import Span, size
 from matex.steps.declined import StepDeclined
 from matex.steps.executors.bad_sums import BadSums
-from matex.steps.executors.row_account import RowAccount
+from matex.steps.executors.step_context import StepContext
 from matex.steps.local_contribution import LocalContribution
-from matex.steps.own_rows import OwnRows
-from matex.steps.services import StepServices, StepSource
 
 __all__ = ["StepRecovery"]
 
@@ -25,31 +23,24 @@ class StepRecovery:
     """Computes the rows that dead ranks left undone, and replays the exchange. One per executor.
 
     Args:
-        services: ranks and faults of the run.
-        rows: rows of this rank.
-        account: rows of this rank in the running step, and repairs within it.
+        context: objects of the run and of the running step.
         local: contribution of this rank.
-        source: source of the batches.
     """
 
-    def __init__(
-        self,
-        services: StepServices,
-        rows: OwnRows,
-        account: RowAccount,
-        local: LocalContribution,
-        source: StepSource,
-    ) -> None:
-        self._nonfinite = services.nonfinite
-        self._rows = rows
-        self._account = account
+    def __init__(self, context: StepContext, local: LocalContribution) -> None:
+        self._nonfinite = context.services.nonfinite
+        self._rows = context.rows
+        self._header = context.header
+        self._account = context.account
+        self._repair = context.repair
         self._local = local
-        self._bad_sums = BadSums(services, account, source)
+        self._bad_sums = BadSums(context)
         self._pieces_are_void = self._declined = False
 
     def begin(self) -> list[Span]:
         """Start a new step; return the rows that this rank computes. Local."""
         self._nonfinite.begin()
+        self._repair.begin()
         self._pieces_are_void = self._declined = False
         return self._account.begin()
 
@@ -75,7 +66,7 @@ class StepRecovery:
             died = isinstance(cause, ft.PeerFailure)
             if not died and self._all_stop(exchange):
                 raise StepDeclined
-            finished = died and self._account.recover()
+            finished = died and self._repair.recover()
             started = time.perf_counter()
             try:
                 if finished:
@@ -142,7 +133,7 @@ class StepRecovery:
             if redo.samples:
                 layout.averaged(vector)[:] *= total / (total - redo.samples)
         auxiliary = layout.views(vector)[-1]
-        self._rows.put_header(auxiliary, header_of(auxiliary))
+        self._header.put(auxiliary, header_of(auxiliary))
         return vector
 
     def _add_missing_rows(self, exchange: GraphExchange) -> np.ndarray:
@@ -156,7 +147,7 @@ class StepRecovery:
         batch = self._rows.running
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
-        wanted = self._rows.assigned(batch.span)
+        wanted = self._account.assigned()
         (missing,), anew = missing_rows([wanted], [self._account.have])
         vector = exchange.local.copy()
         if anew or self._pieces_are_void or lo == hi:
@@ -168,7 +159,7 @@ class StepRecovery:
             self._account.death_cost.recomputed += size(missing)
         self._account.have = wanted
         auxiliary = exchange.layout.views(vector)[-1]
-        self._rows.put_header(auxiliary, header_of(auxiliary))
+        self._header.put(auxiliary, header_of(auxiliary))
         return vector
 
     def _spoiled(self, exchange: StepExchange) -> tuple[Layout, np.ndarray | None]:

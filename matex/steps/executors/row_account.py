@@ -1,37 +1,35 @@
-"""Account of the rows of the running step on this rank, before and after a death in it."""
+"""Account of the rows of the running step that this rank has computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import ft
 from matex.partition.spans import Span, size
 from matex.records.step_report import DeathCost
 from matex.steps.own_rows import OwnRows
-from matex.steps.services import StepServices, VacantPlaces
+from matex.steps.row_division import RowDivision
 
 __all__ = ["RowAccount"]
 
 
 class RowAccount:
-    """Account of the rows of this rank in the running step, and repairs within it. One per engine.
+    """Account of the rows of this rank in the running step, and of what deaths cost in it.
 
     ``have`` are the spans of this rank's kept contribution; ``death_cost`` records what the running
     step lost and took over, ``inherited`` the samples that a joining rank computes in place of the
-    dead. ``places`` are filled after a recovery, before the step is made again; None if no spare
-    may join. ``is_closed`` is whether no spare may join in the running step, because it would not
-    know the agreements of the others.
+    dead.
 
     Args:
-        services: ranks of the run.
-        rows: rows that this rank computes.
+        communicator: ranks of the run.
+        rows: rows of the running step.
+        division: division of batches among the ranks.
     """
 
-    def __init__(self, services: StepServices, rows: OwnRows) -> None:
-        self._communicator = services.communicator
+    def __init__(self, communicator: ft.Communicator, rows: OwnRows, division: RowDivision) -> None:
+        self._communicator = communicator
         self._rows = rows
-        self.places: VacantPlaces | None = None
-        self.is_closed = False
+        self._division = division
         self.inherited: dict[int, int] = {}
         self.have: list[Span] = []
         self.death_cost = DeathCost()
@@ -46,24 +44,30 @@ class RowAccount:
 
         A rank lost in the last step, after others had finished it, still has rows in this step.
         """
-        span, pending = self._rows.running.span, self._communicator.pending
+        pending = self._communicator.pending
         self.death_cost = DeathCost()
-        self.is_closed = False
-        self.have = self._rows.assigned(span)
+        self.have = self.assigned()
         if self.inherited:
             self.death_cost.at_risk, self.inherited = self.inherited, {}
             self.death_cost.recomputed = size(self.have)
         if pending.lost:
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
-            of = self._rows.samples_of
+            of = self._samples_of
             self.death_cost.at_risk = {rank: of(rank, fresh) for rank in pending.lost}
             own = of(self._communicator.world.rank, fresh)
             self.death_cost.recomputed = size(self.have) - own
         return self.have
 
+    def assigned(self) -> list[Span]:
+        """Rows of the running step that this rank is to compute, by the ranks of now. Local."""
+        return self._division.assigned(self._rows.running.span)
+
+    def _samples_of(self, rank: int, pending: ft.Pending) -> int:
+        return self._division.samples_of(self._rows.running.span, rank, pending)
+
     def divide_anew(self) -> None:
         """Let this rank compute the rows that are its own by the ranks of now. Local."""
-        self.have = self._rows.assigned(self._rows.running.span)
+        self.have = self.assigned()
 
     def take_over(self) -> None:
         """Divide the step anew after a death, and note what this rank then has in addition."""
@@ -71,26 +75,13 @@ class RowAccount:
         self.divide_anew()
         self.death_cost.recomputed += max(0, size(self.have) - before)
 
-    def recover(self, *, ends_step: bool = True, undo: Callable[[], None] = lambda: None) -> bool:
-        """Recover among the survivors, record the samples at risk, and let spares join; collective.
+    def record_lost(self, ranks: Iterable[int], pending: ft.Pending, *, over: bool) -> None:
+        """Record what *ranks* left undone when they died. Local.
 
         Args:
-            ends_step: whether the interrupted operation is the last of the step; True by default.
-            undo: function that restores what the step has changed, before a spare gets a copy.
-
-        Returns:
-            True if the step is over for this rank: another rank had completed the operation.
+            ranks: ranks that died.
+            pending: ranks of the interrupted operation, as before its recovery.
+            over: whether the step is over, with their contributions.
         """
-        pending = self._communicator.pending
-        joinable = self.places is not None and not self.is_closed
-        recovery = self._communicator.recover(joinable=joinable)
-        over = recovery.finished and ends_step
-        for member in recovery.lost:
-            # A contribution that a rank sent before it died is in the sum that another rank has.
-            undone = 0 if over else self._rows.samples_of(member.rank, pending)
-            self.death_cost.at_risk[member.rank] = undone
-        if not over:
-            undo()
-        if self.places is not None and joinable and not over:
-            self.places.fill(recovery)
-        return over
+        for rank in ranks:
+            self.death_cost.at_risk[rank] = 0 if over else self._samples_of(rank, pending)

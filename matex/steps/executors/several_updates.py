@@ -17,16 +17,14 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.declined import StepDeclined
 from matex.steps.executors.bad_sums import BadSums
 from matex.steps.executors.executor import FinishedExchanges
-from matex.steps.executors.row_account import RowAccount
+from matex.steps.executors.step_context import StepContext
 from matex.steps.graphs.graph_inspection import finds_nonfinite
 from matex.steps.nonfinite import StepRedo
-from matex.steps.own_rows import OwnRows
 from matex.steps.separability.comparison import agree_separable
 from matex.steps.separability.update_separability import (
     find_inseparable_update,
     find_inseparable_update_now,
 )
-from matex.steps.services import StepServices, StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
 
 __all__ = ["SeveralUpdates"]
@@ -40,10 +38,7 @@ class SeveralUpdates:
     rank has completed the last exchange, the step stands, and ranks that lack the sum get it.
 
     Args:
-        services: ranks, faults and watch of the run.
-        source: source of the batches.
-        rows: rows of this rank.
-        account: rows of this rank in the running step, and repairs within it.
+        context: objects of the run and of the running step.
         step: step of the model.
         check_finite: whether the exchanges check for NaN and infinity.
     """
@@ -51,20 +46,14 @@ class SeveralUpdates:
     exchange = None  # the step has its own
 
     def __init__(
-        self,
-        services: StepServices,
-        source: StepSource,
-        rows: OwnRows,
-        account: RowAccount,
-        step: SeveralUpdatesStep,
-        *,
-        check_finite: bool,
+        self, context: StepContext, step: SeveralUpdatesStep, *, check_finite: bool
     ) -> None:
-        self._services = services
-        self._communicator = services.communicator
-        self._bad_sums = BadSums(services, account, source)
-        self._rows = rows
-        self._account = account
+        self._services = context.services
+        self._communicator = self._services.communicator
+        self._bad_sums = BadSums(context)
+        self._rows = context.rows
+        self._account = context.account
+        self._repair = context.repair
         self._step = step
         self._check_finite = check_finite
         self._last: GraphExchange | None = None
@@ -87,6 +76,7 @@ class SeveralUpdates:
 
     def execute(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
+        self._repair.begin()
         self._left_out = StepRedo(0, 0, False)
         self._account.begin()
         self._connected()
@@ -170,7 +160,7 @@ class SeveralUpdates:
 
     def _survived(self, exchange: GraphExchange) -> bool:
         is_last = exchange is self._last
-        if self._account.recover(ends_step=is_last, undo=self._step.rollback.put_back):
+        if self._repair.recover(ends_step=is_last, undo=self._step.rollback.put_back):
             exchange.check()
             return True
         # The shares of work, and any agreement on samples to leave out, are obsolete.

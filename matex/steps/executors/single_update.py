@@ -15,11 +15,9 @@ from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.executors.executor import FinishedExchanges
 from matex.steps.executors.recovery import StepRecovery
-from matex.steps.executors.row_account import RowAccount
 from matex.steps.executors.separability_checks import SeparabilityChecks
+from matex.steps.executors.step_context import StepContext
 from matex.steps.local_contribution import LocalContribution, averaged
-from matex.steps.own_rows import OwnRows
-from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 from matex.strategies import Strategy
 
@@ -30,10 +28,7 @@ class SingleUpdate(SeparabilityChecks):
     """Executes steps by one exchange, whose sum a rank may get from a peer.
 
     Args:
-        services: ranks, faults and watchdog of the run.
-        source: source of the batches.
-        rows: rows of this rank.
-        account: rows of this rank in the running step, and repairs within it.
+        context: objects of the run and of the running step.
         step: step of the model.
         strategy: strategy that averages gradients outside of the exchange.
         exchange: buffers of an earlier fit; new ones by default.
@@ -42,26 +37,23 @@ class SingleUpdate(SeparabilityChecks):
 
     def __init__(
         self,
-        services: StepServices,
-        source: StepSource,
-        rows: OwnRows,
-        account: RowAccount,
+        context: StepContext,
         step: Step,
         strategy: Strategy,
         *,
         exchange: GraphExchange | None = None,
         check_finite: bool,
     ) -> None:
-        communicator = services.communicator
+        communicator = context.services.communicator
         super().__init__(communicator, step, parts=communicator.initial_size)
-        self._services = services
-        self._rows = rows
-        self._account = account
+        self._services = context.services
+        self._rows = context.rows
+        self._account = context.account
         self._exchange = exchange
         self._check_finite = check_finite
         self._strategy = strategy
-        self._local = LocalContribution(rows, self._step)
-        self._recovery = StepRecovery(services, rows, account, self._local, source)
+        self._local = LocalContribution(context.rows, context.header, step)
+        self._recovery = StepRecovery(context, self._local)
         self._is_ready = self._exchange is not None
 
     @property

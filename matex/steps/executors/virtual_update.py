@@ -28,17 +28,15 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.declined import StepDeclined
 from matex.steps.executors.bad_sums import BadSums
 from matex.steps.executors.executor import FinishedExchanges
-from matex.steps.executors.row_account import RowAccount
 from matex.steps.executors.separability_checks import SeparabilityChecks
+from matex.steps.executors.step_context import StepContext
 from matex.steps.executors.worker_sums import Parts, WorkerSums
-from matex.steps.own_rows import OwnRows
-from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 
 __all__ = ["VirtualUpdate"]
 
 
-class _Division(NamedTuple):
+class _WorkerDivision(NamedTuple):
     """The division of a step's virtual workers among the ranks."""
 
     parts: list[Span]
@@ -55,10 +53,7 @@ class VirtualUpdate(SeparabilityChecks):
     step stands, and ranks that lack the sum get it.
 
     Args:
-        services: ranks, faults and watch of the run.
-        source: source of the batches.
-        rows: rows of this rank, in whole virtual workers.
-        account: rows of this rank in the running step, and repairs within it.
+        context: objects of the run and of the running step, divided in whole virtual workers.
         step: step of the model.
         check_finite: whether the sums are checked for NaN and infinity.
 
@@ -68,23 +63,16 @@ class VirtualUpdate(SeparabilityChecks):
 
     exchange = None  # the next fit makes its own
 
-    def __init__(
-        self,
-        services: StepServices,
-        source: StepSource,
-        rows: OwnRows,
-        account: RowAccount,
-        step: Step,
-        *,
-        check_finite: bool,
-    ) -> None:
+    def __init__(self, context: StepContext, step: Step, *, check_finite: bool) -> None:
         if step.runs_eagerly:
             raise NotShareable("virtual workers want a step that does not run eagerly")
-        super().__init__(services.communicator, step, parts=rows.workers)
+        services, self._division = context.services, context.division
+        super().__init__(services.communicator, step, parts=self._division.workers)
         self._services = services
-        self._bad_sums = BadSums(services, account, source)
-        self._rows = rows
-        self._account = account
+        self._bad_sums = BadSums(context)
+        self._header = context.header
+        self._account = context.account
+        self._repair = context.repair
         self._is_first = True
         self._running: StepExchange | None = None
         layout = step.layout
@@ -92,7 +80,9 @@ class VirtualUpdate(SeparabilityChecks):
         self._layout: Layout = layout
         self._check_finite = check_finite
         self._last: StepExchange | None = None
-        self._sums = WorkerSums(rows, step, source.most_rows)
+        self._sums = WorkerSums(
+            context.rows, step, self._division.workers, context.source.most_rows
+        )
 
     @cached_property
     def _pair(self) -> GraphExchange:
@@ -118,6 +108,7 @@ class VirtualUpdate(SeparabilityChecks):
 
     def execute(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
+        self._repair.begin()
         self._account.begin()
         self._sums.forget()
         self._is_first = True
@@ -147,7 +138,7 @@ class VirtualUpdate(SeparabilityChecks):
             Sums as tensors; None if they are in the exchange.
         """
         total = None
-        parts, nodes = self._division(batch.span)
+        parts, nodes = self._divided(batch.span)
         world = self._communicator.world
         self._sums.complete(parts, nodes[world.ranks.index(world.rank)])
         is_pair = world.size <= 2 and all(len(found) == 1 for found in nodes)
@@ -171,19 +162,19 @@ class VirtualUpdate(SeparabilityChecks):
         """Copy of *auxiliary* with the header of this rank."""
         account, last = self._account, np.array(auxiliary)
         header = Header(samples=float(size(account.have)), fingerprint=float(account.fingerprint))
-        self._rows.put_header(last, header)
+        self._header.put(last, header)
         return last
 
-    def _division(self, span: Span) -> _Division:
+    def _divided(self, span: Span) -> _WorkerDivision:
         """Parts of the step's workers, and the subtrees that each rank computes."""
-        parts = self._rows.parts_of_workers()
+        parts = self._division.parts_of_workers(span)
         nodes = []
         for rank in self._communicator.world.ranks:
             takes_part = rank in self._communicator.pending.expected
-            spans = self._rows.assigned(span, rank) if takes_part else []
+            spans = self._division.assigned(span, rank) if takes_part else []
             own = (number for number, part in enumerate(parts) if _is_within(part, spans))
             nodes.append(maximal(own, len(parts)))
-        return _Division(parts, nodes)
+        return _WorkerDivision(parts, nodes)
 
     # When it fails.
 
@@ -202,7 +193,7 @@ class VirtualUpdate(SeparabilityChecks):
             return False
         if not isinstance(cause, ft.PeerFailure):
             raise error if cause is None else cause
-        if self._account.recover():
+        if self._repair.recover():
             exchange.check()
             return True
         self._account.take_over()

@@ -28,14 +28,15 @@ class WorkerSums:
     Args:
         rows: rows of this rank, in whole virtual workers.
         step: step of the model.
+        workers: number of virtual workers.
         most_rows: number of rows of a full batch, if known.
     """
 
-    def __init__(self, rows: OwnRows, step: Step, most_rows: int | None) -> None:
+    def __init__(self, rows: OwnRows, step: Step, workers: int, most_rows: int | None) -> None:
         self._rows = rows
         self._step = step
         #: Sizes of parts with a graph of their own: those of full batches, on any rank.
-        self._usual = {size([part]) for part in split((0, most_rows or 0), rows.workers)}
+        self._usual = {size([part]) for part in split((0, most_rows or 0), workers)}
         self.by_node: dict[Node, Parts] = {}
 
     def forget(self) -> None:

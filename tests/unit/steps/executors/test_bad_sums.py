@@ -32,14 +32,15 @@ class OneTensor:
 
 
 def decided(policy: str, *, nonfinite: bool, explanation: str = "") -> tuple[Any, Any]:
-    """Way in which the step is made again, and the account of its rows."""
+    """Way in which the step is made again, and the repair of its ranks."""
     communicator: Any = Alone()
     services: Any = SimpleNamespace(
         communicator=communicator,
         faults=SimpleNamespace(step=7),
         nonfinite=NonfinitePolicy(policy, communicator),
     )
-    account: Any = SimpleNamespace(have=[(0, 4)], fingerprint=40, is_closed=False)
+    account: Any = SimpleNamespace(have=[(0, 4)], fingerprint=40)
+    repair: Any = SimpleNamespace(is_closed=False)
     exchange: Any = SimpleNamespace(
         spoiled=nonfinite,
         header=Header(samples=4.0, nonfinite=float(nonfinite), ranks=1.0),
@@ -47,13 +48,14 @@ def decided(policy: str, *, nonfinite: bool, explanation: str = "") -> tuple[Any
         local=np.array([np.nan]),
     )
     source: Any = SimpleNamespace(explanation=explanation)
-    return BadSums(services, account, source).decide_redo(exchange, WRONG), account
+    context: Any = SimpleNamespace(services=services, account=account, repair=repair, source=source)
+    return BadSums(context).decide_redo(exchange, WRONG), repair
 
 
 def test_a_step_with_nan_is_made_again_and_no_spare_joins_it() -> None:
-    redo, account = decided("recompute", nonfinite=True)
+    redo, repair = decided("recompute", nonfinite=True)
     assert not redo.samples and not redo.anew
-    assert account.is_closed
+    assert repair.is_closed
 
 
 def test_a_run_that_stops_says_which_tensor_is_not_finite() -> None:
