@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +12,27 @@ import pytest
 
 import ft
 from tests.fault.ranks import begin, end_by, mark, run
+from tests.train.forks import fork_server_for
 from tests.train.runs import PATHS, Outcome, matex_run
 
-# Python imports it first. It kills the first ranks that call a function, given as
-# "module:Class.name" or "module:name"; after the call, where there is a value to return.
+# Python imports it first, in ranks and in the server that forks them. Of these functions, written
+# as "module:Class.name" or "module:name", TEST_FUNCTION names one that kills the first ranks that
+# call it, after the call, where there is a value to return.
+NEWEST = "checkpoints.store:Store.newest_valid"
+COUNTED = "checkpoints.fence:Fence.newest"
+SUMMARIZED = "matex.run.life_cycle:summarize"
+FUNCTIONS = [NEWEST, COUNTED, SUMMARIZED]
 KILLED = """
-import importlib.util, os, signal, sys
+import os, runpy, signal, sys
+from importlib.machinery import PathFinder
 
-module_name, _, path = os.environ["TEST_FUNCTION"].partition(":")
 plain_open = open  # before the files of ranks are kept apart
 
-def killing(function):
+def killing(function, name):
     def call(*arguments, **given):
         found = function(*arguments, **given)
+        if os.environ.get("TEST_FUNCTION") != name or "PMIX_RANK" not in os.environ:
+            return found
         with plain_open(os.environ["TEST_DEATHS"], "a+") as file:
             file.seek(0)
             if found is not None and len(file.readlines()) < int(os.environ["TEST_LIMIT"]):
@@ -33,24 +43,25 @@ def killing(function):
     return call
 
 class Killing:
-    def find_spec(self, name, path_of=None, target=None):
-        if name != module_name:
+    def find_spec(self, module_name, path_of=None, target=None):
+        calls = [name for name in functions if name.partition(":")[0] == module_name]
+        if not calls:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        spec = PathFinder.find_spec(module_name, path_of, target)
         execute = spec.loader.exec_module
 
         def changed(module):
             execute(module)
-            *owner, called = path.split(".")
-            holder = getattr(module, owner[0]) if owner else module
-            setattr(holder, called, killing(getattr(holder, called)))
+            for name in calls:
+                *owner, called = name.partition(":")[2].split(".")
+                holder = getattr(module, owner[0]) if owner else module
+                setattr(holder, called, killing(getattr(holder, called), name))
 
         spec.loader.exec_module = changed
         return spec
 
-if "PMIX_RANK" in os.environ:
-    sys.meta_path.insert(0, Killing())
+sys.meta_path.insert(0, Killing())
+runpy.run_path(os.environ["TEST_STARTUP"])  # in a rank that is forked, this is the end
 """
 
 SCRIPT = """
@@ -64,19 +75,38 @@ model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=0)
 STEPS = 16
 
 
+@pytest.fixture(scope="module")
+def startup(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """The environment of ranks that can be killed in a function; forked, where it is asked for."""
+    folder = tmp_path_factory.mktemp("startup")
+    (folder / "sitecustomize.py").write_text(f"functions = {FUNCTIONS}\n{KILLED}")
+    tests_own = Path(PATHS.partition(os.pathsep)[0]) / "sitecustomize.py"
+    paths = os.pathsep.join([str(folder), PATHS])
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setenv("TEST_STARTUP", str(tests_own))
+        forks = request.config.getoption("--fork-ranks")
+        server = stack.enter_context(fork_server_for(paths)) if forks else {}
+        yield {"PYTHONPATH": paths, **server}
+
+
 def killed_in(
-    function: str, directory: Path, *options: str | Path, ranks: int = 3, limit: int = 1
+    function: str,
+    startup: dict[str, str],
+    directory: Path,
+    *options: str | Path,
+    ranks: int = 3,
+    limit: int = 1,
 ) -> tuple[Outcome, list[int]]:
     """Outcome of a run in which the first *limit* ranks that call *function* die, and the ranks."""
-    startup = directory / "startup"
-    startup.mkdir(parents=True, exist_ok=True)
-    (startup / "sitecustomize.py").write_text(KILLED)
+    directory.mkdir(parents=True, exist_ok=True)
     script = directory / "script.py"
     script.write_text(SCRIPT)
     outcome = matex_run(
         directory, script, ranks=ranks, options=options, timeout_s=90,
         environment={
-            "PYTHONPATH": os.pathsep.join([str(startup), PATHS]),
+            **startup,
             "TEST_DEATHS": str(directory / "deaths"),
             "TEST_FUNCTION": function,
             "TEST_LIMIT": str(limit),
@@ -163,25 +193,23 @@ def test_any_living_holder_sends_the_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_the_next_leader_looks_for_the_checkpoint(tmp_path: Path) -> None:
+def test_the_next_leader_looks_for_the_checkpoint(startup: dict[str, str], tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     options = ("--checkpoint", saved, "--checkpoint-interval", "0.001")
-    first, none = killed_in("no.such:function", tmp_path / "first", *options)
+    first, none = killed_in("none", startup, tmp_path / "first", *options)
     assert (first.status, none) == (0, [])
-    found, dead = killed_in(
-        "checkpoints.store:Store.newest_valid", tmp_path / "second", *options, limit=2
-    )
+    found, dead = killed_in(NEWEST, startup, tmp_path / "second", *options, limit=2)
     assert (found.status, dead) == (0, [0, 1])
     (resumed,) = (event for event in found.events if event["event"] == "resumed")
     assert (resumed["rank"], resumed["step"]) == (2, STEPS)
-    counted, dead = killed_in("checkpoints.fence:Fence.newest", tmp_path / "third", *options)
+    counted, dead = killed_in(COUNTED, startup, tmp_path / "third", *options)
     assert (counted.status, dead) == (0, [0])
     assert {e["step"] for e in counted.events if e["event"] == "resumed"} == {STEPS}
 
 
 @pytest.mark.timeout(240)
-def test_the_next_leader_writes_the_summary(tmp_path: Path) -> None:
-    outcome, dead = killed_in("matex.run.life_cycle:summarize", tmp_path, "--max-restarts", "1")
+def test_the_next_leader_writes_the_summary(startup: dict[str, str], tmp_path: Path) -> None:
+    outcome, dead = killed_in(SUMMARIZED, startup, tmp_path, "--max-restarts", "1")
     assert (outcome.status, dead) == (0, [0]), outcome.stderr
     summary = outcome.summary
     assert (summary["status"], summary["steps"], summary["restarts"]) == ("finished", STEPS, 0)
@@ -191,11 +219,9 @@ def test_the_next_leader_writes_the_summary(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_memory_is_kept_until_there_is_a_summary(tmp_path: Path) -> None:
+def test_memory_is_kept_until_there_is_a_summary(startup: dict[str, str], tmp_path: Path) -> None:
     options = ("--max-restarts", "1", "--memory-every", "0.001")
-    outcome, dead = killed_in(
-        "matex.run.life_cycle:summarize", tmp_path, *options, ranks=2, limit=2
-    )
+    outcome, dead = killed_in(SUMMARIZED, startup, tmp_path, *options, ranks=2, limit=2)
     assert (outcome.status, sorted(dead)) == (0, [0, 1]), outcome.stderr
     resumed = [event["step"] for event in outcome.events if event["event"] == "resumed"]
     assert resumed and min(resumed) >= STEPS - 2
@@ -220,11 +246,13 @@ model.fit(x, x[:, :1], batch_size=8, epochs=int(sys.argv[1]), verbose=0, callbac
 
 
 @pytest.mark.timeout(240)
-def test_the_next_leader_restores_the_backup(tmp_path: Path) -> None:
+def test_the_next_leader_restores_the_backup(startup: dict[str, str], tmp_path: Path) -> None:
     script = tmp_path / "restoring.py"
     script.write_text(RESTORING)
     for epochs, victim in ((2, "none"), (3, "0")):
-        outcome = matex_run(tmp_path, script, str(epochs), victim, ranks=3, timeout_s=90)
+        outcome = matex_run(
+            tmp_path, script, str(epochs), victim, ranks=3, timeout_s=90, environment=startup
+        )
         assert outcome.status == 0, outcome.stderr
     assert [lost["rank"] for lost in outcome.summary["ranks_lost"]] == [0]
     trained = {event["epoch"] for event in outcome.events if event["event"] == "epoch"}

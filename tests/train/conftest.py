@@ -8,10 +8,8 @@ import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ranks_of_this_module(request: pytest.FixtureRequest) -> None:
-    """Have ranks forked, unless the module says ``RANKS_START_ALONE = True``."""
-    if not getattr(request.module, "RANKS_START_ALONE", False):
-        request.getfixturevalue("forked_ranks")
+def ranks_of_this_module(forked_ranks: None) -> None:
+    """Have ranks forked."""
 
 
 @pytest.fixture

@@ -8,16 +8,22 @@ has imported it, as newcomers of ``matex run --respawn`` are, in the modules tha
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
+
+from ci.patience import patience
 
 __all__ = ["ALONE", "fork_server_for", "start_alone"]
 
 _SERVER = "TEST_FORK_SERVER"  # its address, which sitecustomize of the ranks reads
 ALONE = {_SERVER: ""}
+_numbers = itertools.count()
+_IMPORTED_S = 60.0
 _AT_IMPORT = ("PYTHON", "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_", "OPENBLAS_", "LD_", "HOME")
 
 
@@ -29,9 +35,10 @@ def fork_server_for(paths: str) -> Iterator[dict[str, str]]:
         paths: folders in which ranks find modules.
 
     Yields:
-        The variable with which ranks are forked from it.
+        The variable with which ranks are forked from it, when it has imported TensorFlow: those
+        that came before would do so themselves.
     """
-    address = f"matex-tests-{os.getpid()}"
+    address = f"matex-tests-{os.getpid()}-{next(_numbers)}"
     environment = {**os.environ, "PYTHONPATH": paths}
     with socket.socket() as claim:
         words = [sys.executable, "-m", "matex.process.fork_server", address]
@@ -42,10 +49,22 @@ def fork_server_for(paths: str) -> Iterator[dict[str, str]]:
             pass_fds=[claim.fileno()],
         )
     try:
+        _wait_for(address, server)
         yield {_SERVER: address}
     finally:
         server.kill()
         server.wait()
+
+
+def _wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
+    """Return when the *server* can be reached, or has ended."""
+    limit = time.monotonic() + patience(_IMPORTED_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as letters:
+        while server.poll() is None and time.monotonic() < limit:
+            with contextlib.suppress(ConnectionRefusedError):
+                letters.connect(f"\0{address}")
+                return
+            time.sleep(0.05)
 
 
 def start_alone(given: Mapping[str, str]) -> dict[str, str]:

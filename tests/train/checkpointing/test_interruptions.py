@@ -12,7 +12,6 @@ import checkpoints
 from ci.patience import patience
 from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
 
-RANKS_START_ALONE = True  # the script looks for the launcher among its parents
 STEPS_PER_EPOCH = 8
 
 

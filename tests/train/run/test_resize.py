@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ci.jobs import environment
 from ci.patience import patience
 from matex.cli import main
-from tests.train.runs import SCRIPTS
+from tests.train.runs import PATHS, SCRIPTS
 
 
 def events_in(report: Path, name: str) -> list[dict[str, Any]]:
@@ -37,7 +37,8 @@ def endless(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A training on two ranks with these *options*, in its first steps."""
     command = [sys.executable, "-m", "matex", "run", "-n", "2", *options, "--report", "out"]
     command += ["--checkpoint", "saved", str(SCRIPTS / "interrupted.py"), "--endless"]
-    run = subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE)
+    variables = {**os.environ, "PYTHONPATH": PATHS}
+    run = subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE)
     try:
         wait_for(run, folder / "out", "first-step")
         yield run

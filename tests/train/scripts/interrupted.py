@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 
 import keras
@@ -29,6 +30,16 @@ args = parser.parse_args()
 ROWS, BATCH = 512, 64
 
 
+def started_by_mpiexec():
+    """This rank's process that mpiexec has started: this one, or the one that had it forked."""
+    if "PMIX_RANK" not in os.environ:  # MPICH's, which is not forked
+        return psutil.Process()
+    own = {name: os.environ[name] for name in ("PMIX_NAMESPACE", "PMIX_RANK")}
+    processes = psutil.process_iter(["environ", "create_time"])
+    found = [p for p in processes if own.items() <= (p.info["environ"] or {}).items()]
+    return min(found, key=lambda process: process.info["create_time"])
+
+
 def supervisor(rank):
     return next(p.pid for p in rank.parents() if p.cmdline()[1:4] == ["-m", "matex", "run"])
 
@@ -36,8 +47,8 @@ def supervisor(rank):
 def targets(whom):
     import matex
 
-    me = psutil.Process()
-    mpiexec = me.parent()
+    me, started = psutil.Process(), started_by_mpiexec()
+    mpiexec = started.parent()
     rank = matex.rank()  # who asks for it writes the real files
     if whom == "last-rank":
         return [me.pid] if rank == matex.size() - 1 else []
@@ -46,11 +57,11 @@ def targets(whom):
         return [mpiexec.pid, me.pid] if here else []
     if rank:
         return []
-    ranks = [child.pid for child in mpiexec.children() if child.pid != me.pid]
+    ranks = [child.pid for child in mpiexec.children() if child.pid != started.pid]
     if whom == "matex-run":
-        return [supervisor(me)]
+        return [supervisor(started)]
     if whom == "matex-run-twice":
-        return [supervisor(me)] * 2  # of which one may swallow the other
+        return [supervisor(started)] * 2  # of which one may swallow the other
     return [*([mpiexec.pid] if whom == "whole-job" else []), *ranks, me.pid]
 
 
@@ -82,6 +93,8 @@ class Happening(keras.callbacks.Callback):
         self.epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
+        if args.endless:
+            time.sleep(0.02)  # which leaves the cores to other tests
         for place, (at, what) in enumerate(zip(args.at, args.what, strict=True)):
             once = once_for(place)
             if f"{self.epoch}:{batch}" != at or (once and once.exists()):
