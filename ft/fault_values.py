@@ -30,11 +30,11 @@ class FaultValues(NamedTuple):
             )
         return value
 
-    def whole(self, key: str, value: str, *, least: int = 0, most: int | None = None) -> int:
+    def whole(self, key: str, value: str, *, least: int = 0, limit: int | None = None) -> int:
         """Number of *value*, which is given for *key*."""
         number = int(value) if value.isascii() and value.isdecimal() else -1
-        if number < least or (most is not None and number > most):
-            upper = "" if most is None else f" to {most}"
+        if number < least or (limit is not None and number > limit):
+            upper = "" if limit is None else f" to {limit}"
             raise FaultSyntaxError(
                 f"fault {self.text!r}: {key} must be a whole number from {least}{upper}. "
                 f"Received: {value!r}"

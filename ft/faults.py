@@ -234,7 +234,7 @@ def parse_fault(text: str) -> Fault:
         factor=factor,
         steps=values.whole("steps", values.given.get("steps", "1")),
         target=values.one_of("target", TARGETS, "weights"),
-        bit=values.whole("bit", values.given.get("bit", "20"), most=31),
+        bit=values.whole("bit", values.given.get("bit", "20"), limit=31),
         text=text,
     )
 

@@ -149,7 +149,10 @@ def _kill() -> None:
 
 
 def _end(end: Callable[[], None], words: Sequence[Callable[[], None]]) -> NoReturn:
-    """Call *words*, in order and whatever they raise, then *end*; after a while *end* alone."""
+    """Call each of *words*, whatever the others raise, and then *end*, which ends the process.
+
+    If they take too long, a thread calls *end* without waiting for them.
+    """
     with contextlib.ExitStack() as last:
         last.callback(end)
         for word in reversed(words):

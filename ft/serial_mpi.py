@@ -21,10 +21,10 @@ class _SerialWorld:
         return 1
 
     def Barrier(self) -> None:
-        """Return at once."""
+        """Return at once: the only member waits for nobody."""
 
     def Bcast(self, buffer: np.ndarray, root: int = 0) -> None:
-        """Leave *buffer* as it is."""
+        """Leave *buffer* as it is: its only member has it already."""
 
     def Allreduce(self, send: np.ndarray, recv: np.ndarray, op: object = None) -> None:
         np.copyto(recv, send)

@@ -104,11 +104,7 @@ def old_names(root: Path) -> list[str]:
 
     Words that are old in one sense only, which the glossary gives in parentheses, do not count.
     """
-    glossary = root / GLOSSARY
-    section = _OLD_NAMES.search(glossary.read_text()) if glossary.exists() else None
-    cells = _ROW.findall(section[1]) if section else []
-    words = [word for cell in cells for word in cell.split(", ") if "(" not in word]
-    old = re.compile("|".join(rf"_{_snake(word)}s?_" for word in words) or "(?!)")
+    old = re.compile("|".join(rf"_{word}s?_" for word in _old_words(root)) or "(?!)")
     found = []
     for path in _modules(root, *PACKAGES):
         place = str(path.relative_to(root))
@@ -120,6 +116,33 @@ def old_names(root: Path) -> list[str]:
             if isinstance(node, ast.ClassDef) and old.search(f"_{_snake(node.name)}_")
         ]
     return found
+
+
+def old_functions(root: Path) -> list[str]:
+    """Functions and parameters whose whole name is an old word of the glossary.
+
+    As a part of a longer name such a word is often plain English: ``keep_last``, ``take_over``.
+    """
+    words = _old_words(root)
+    old = {*words, *(f"{word}s" for word in words)}
+    found = []
+    for path in _modules(root, *PACKAGES):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                given = node.args
+                arguments = (*given.posonlyargs, *given.args, *given.kwonlyargs)
+                names = (node.name, *(argument.arg for argument in arguments))
+                place = f"{path.relative_to(root)}:{node.lineno}"
+                found += [f"{place}: {name}" for name in names if _snake(name) in old]
+    return found
+
+
+def _old_words(root: Path) -> list[str]:
+    """Old words of the glossary without those that are old in one sense only, as in modules."""
+    glossary = root / GLOSSARY
+    section = _OLD_NAMES.search(glossary.read_text()) if glossary.exists() else None
+    cells = _ROW.findall(section[1]) if section else []
+    return [_snake(word) for cell in cells for word in cell.split(", ") if "(" not in word]
 
 
 def _snake(name: str) -> str:
@@ -219,6 +242,7 @@ LIMITS = {
     "import circles": Limit(import_circles, 0, 0),
     "doubled classes": Limit(doubled_classes, 0, 0),
     "old names": Limit(old_names, 0, 0),
+    "old function names": Limit(old_functions, 11, 0),
     "fragments": Limit(fragments, 0, 0),
     "openings without noun": Limit(openings_without_noun, 0, 0),
     "arguments without noun": Limit(arguments_without_noun, 0, 0),

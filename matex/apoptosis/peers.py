@@ -80,7 +80,7 @@ class Alone:
         print(f"matex: {line}", flush=True)
 
     def record(self, **fields: Any) -> None:
-        """No report here."""
+        """Do nothing: a fit without ranks has no event log."""
 
 
 class Together:

@@ -72,20 +72,20 @@ class EarlierFitStore:
                     self._remove_beyond(written, before if self._is_shared else range(fit))
                 except checkpoints.StorageError as error:
                     self._warn(f"the end of fit number {fit + 1} is in no checkpoint: {error}")
-            tried = communicator.allgather(np.array([writes]))
-            if self._is_done(tried):
+            writers = communicator.allgather(np.array([writes]))
+            if self._is_done(writers):
                 return
 
-    def _is_done(self, tried: ft.Gathered) -> bool:
+    def _is_done(self, writers: ft.Gathered) -> bool:
         """Whether the leader has written, or a rank of each host; equal on all ranks.
 
         It follows from the rows alone: ranks learn of a death one operation apart.
         """
         hosts = self._communicator.hosts
-        written = {hosts[tried.ranks[row]] for row in np.flatnonzero(tried.rows[:, 0])}
+        written = {hosts[writers.ranks[row]] for row in np.flatnonzero(writers.rows[:, 0])}
         if self._is_shared:
             return bool(written)
-        return written >= {hosts[rank] for rank in tried.ranks}
+        return written >= {hosts[rank] for rank in writers.ranks}
 
     def _writes(self, fit: int) -> bool:
         world = self._communicator.world

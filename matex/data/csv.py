@@ -218,11 +218,11 @@ def _whole(
     table = np.empty((0, dialect.width), dialect.dtype)
     total, packed, count = path.stat().st_size, 0, 0
 
-    def watch(taken: int, size: int) -> None:
+    def watch(position: int, size: int) -> None:
         nonlocal packed
-        packed = taken
+        packed = position
         if on_progress is not None:
-            on_progress(taken, size)
+            on_progress(position, size)
 
     for part in lines(path, dialect, watch):
         values = _parsed(path, dialect, part)

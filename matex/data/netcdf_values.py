@@ -59,14 +59,14 @@ class Meaning(NamedTuple):
     """Conversion of stored values to their meaning.
 
     Attributes:
-        taken: type that stored values are taken for.
+        read_as: type that stored values are taken for.
         dtype: type of the values that are returned.
         scale, offset: factor and summand of packed values; None for unpacked ones.
         marks: marks that become NaN, if *dtype* is floating point.
         words: note on the conversion for the user, "" for none.
     """
 
-    taken: np.dtype[Any]
+    read_as: np.dtype[Any]
     dtype: np.dtype[Any]
     scale: Any
     offset: Any
@@ -86,7 +86,7 @@ class Unpacked(Rows):
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         _, dtype, scale, offset, marks, _ = self._meaning
-        stored = self._stored.rows(indices).view(self._meaning.taken)
+        stored = self._stored.rows(indices).view(self._meaning.read_as)
         values = stored.astype(dtype)
         if dtype.kind != "f":
             return values
@@ -127,16 +127,16 @@ def meaning_of(
     stored = stored.newbyteorder("=")
     if stored.kind not in "fiu":
         return None
-    taken = _taken_for(stored, attributes.get("_Unsigned"))
+    read_as = _taken_for(stored, attributes.get("_Unsigned"))
     scale, offset = (_factor(attributes, name) for name in ("scale_factor", "add_offset"))
     packing = [each.dtype for each in (scale, offset) if each is not None]
-    marks = _marks(stored, taken, attributes, packing, prefilled)
-    dtype = _given_as(taken, packing, marks.told)
-    changed = bool(packing) or dtype != stored or taken != stored
+    marks = _marks(stored, read_as, attributes, packing, prefilled)
+    dtype = _given_as(read_as, packing, marks.told)
+    changed = bool(packing) or dtype != stored or read_as != stored
     if not changed and not marks.told and marks.unwritten is None:
         return None
-    words = _words(stored, taken, dtype, packing, marks)
-    return Meaning(taken, dtype, scale, offset, marks, words)
+    words = _words(stored, read_as, dtype, packing, marks)
+    return Meaning(read_as, dtype, scale, offset, marks, words)
 
 
 def fill_of(stored: np.dtype[Any], attributes: Mapping[str, Any]) -> Any:
@@ -146,13 +146,13 @@ def fill_of(stored: np.dtype[Any], attributes: Mapping[str, Any]) -> Any:
     return stored.type({**_UNWRITTEN, **_UNWRITTEN_BYTES}.get(stored.str[1:], 0))
 
 
-def _given_as(taken: np.dtype[Any], packing: list[Any], told: bool) -> np.dtype[Any]:
+def _given_as(read_as: np.dtype[Any], packing: list[Any], told: bool) -> np.dtype[Any]:
     if packing:
-        dtype = np.result_type(taken, *packing)
+        dtype = np.result_type(read_as, *packing)
         return dtype if dtype.kind == "f" else np.dtype(np.float64)
-    if taken.kind == "f" or not told or taken.itemsize == 8:
-        return taken
-    return np.dtype(np.float32 if taken.itemsize <= 2 else np.float64)
+    if read_as.kind == "f" or not told or read_as.itemsize == 8:
+        return read_as
+    return np.dtype(np.float32 if read_as.itemsize <= 2 else np.float64)
 
 
 def _taken_for(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
@@ -179,7 +179,7 @@ def _factor(attributes: Mapping[str, Any], name: str) -> Any:
 
 def _marks(
     stored: np.dtype[Any],
-    taken: np.dtype[Any],
+    read_as: np.dtype[Any],
     attributes: Mapping[str, Any],
     packing: list[Any],
     prefilled: bool,
@@ -188,7 +188,7 @@ def _marks(
         mark
         for name in ("_FillValue", "missing_value")
         for value in _numbers(attributes, name)
-        if (mark := _as_stored(value, stored, taken)) is not None
+        if (mark := _as_stored(value, stored, read_as)) is not None
     ]
     limits = _numbers(attributes, "valid_range")
     if len(limits) != 2:
@@ -197,9 +197,9 @@ def _marks(
     # Limits of a wider type than the stored one, such as the scale's, are for unpacked values.
     wide = [end for end in limits if end is not None and end.dtype.kind == "f"]
     unpacked = bool(packing) and stored.kind != "f" and bool(wide)
-    low, high = limits if unpacked else (_limit(end, stored, taken) for end in limits)
+    low, high = limits if unpacked else (_limit(end, stored, read_as) for end in limits)
     unwritten = None
-    if prefilled and taken == stored and "_FillValue" not in attributes:
+    if prefilled and read_as == stored and "_FillValue" not in attributes:
         unwritten = _UNWRITTEN.get(stored.str[1:])
     unwritten = None if unwritten is None else stored.type(unwritten)
     return Marks(tuple(dict.fromkeys(values)), low, high, unpacked, unwritten)
@@ -212,7 +212,7 @@ def _numbers(attributes: Mapping[str, Any], name: str) -> list[Any]:
     return list(value.reshape(-1))
 
 
-def _as_stored(value: Any, stored: np.dtype[Any], taken: np.dtype[Any]) -> Any:
+def _as_stored(value: Any, stored: np.dtype[Any], read_as: np.dtype[Any]) -> Any:
     """An attribute as the value that is stored for it, in the type it is taken for.
 
     None where no stored value can be it, as with NaN, and with 1e20 for 16 bits.
@@ -224,16 +224,16 @@ def _as_stored(value: Any, stored: np.dtype[Any], taken: np.dtype[Any]) -> Any:
             return stored.type(value)
     if not np.isfinite(value) or value != int(value):
         return None
-    for dtype in (stored, taken):
+    for dtype in (stored, read_as):
         if np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
-            return np.array(int(value), dtype).view(taken)[()]
+            return np.array(int(value), dtype).view(read_as)[()]
     return None
 
 
-def _limit(value: Any, stored: np.dtype[Any], taken: np.dtype[Any]) -> Any:
+def _limit(value: Any, stored: np.dtype[Any], read_as: np.dtype[Any]) -> Any:
     if value is None or np.isnan(value):
         return None
-    exact = _as_stored(value, stored, taken)
+    exact = _as_stored(value, stored, read_as)
     return value if exact is None else exact
 
 
@@ -242,14 +242,14 @@ def _limit(value: Any, stored: np.dtype[Any], taken: np.dtype[Any]) -> Any:
 
 def _words(
     stored: np.dtype[Any],
-    taken: np.dtype[Any],
+    read_as: np.dtype[Any],
     dtype: np.dtype[Any],
     packing: list[Any],
     marks: Marks,
 ) -> str:
     words = []
-    if taken != stored:
-        words.append(f"taken for {taken} as _Unsigned says")
+    if read_as != stored:
+        words.append(f"taken for {read_as} as _Unsigned says")
     if packing:
         words.append(f"unpacked to {dtype}")
     if dtype.kind == "f":

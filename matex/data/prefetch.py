@@ -47,7 +47,7 @@ class Prefetch:
         Raises:
             DataError: raised while *indices* were read, now or ahead.
         """
-        result = self._taken(indices)
+        result = self._prefetched(indices)
         if self._source.costly and self._took_s >= WORTH_S:
             self._read_ahead(then())
         return result
@@ -66,7 +66,7 @@ class Prefetch:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="matex-reader")
         self._ahead = indices, self._threads.submit(self._read, indices)
 
-    def _taken(self, indices: np.ndarray) -> Any:
+    def _prefetched(self, indices: np.ndarray) -> Any:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             expected, future = ahead

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from matex.files import real
-from matex.files.held_files import bring, copied
+from matex.files.held_files import copied, copy_in
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView, missing
 from matex.files.writing import check_folder, may_write, to_write
@@ -157,7 +157,7 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
         call(source, target)
         return
     for path in moved:
-        bring(view, path)
+        copy_in(view, path)
     if view.isdir(target) and view.is_mirrored(target):
         with real.passing():
             shutil.rmtree(ALIAS + target)

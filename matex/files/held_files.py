@@ -10,12 +10,12 @@ from matex.files import real
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView, missing
 
-__all__ = ["bring", "copied", "hold", "keep_whole", "release", "see_real"]
+__all__ = ["copied", "copy_in", "hold", "keep_whole", "release", "see_real"]
 
 _SMALL = 1 << 20  # bytes; larger files are kept open under a new name rather than copied
 
 
-def bring(view: FileView, path: str) -> None:
+def copy_in(view: FileView, path: str) -> None:
     """Copy *path* into this rank's own tree, as it is."""
     if view.is_mirrored(path):
         return

@@ -35,9 +35,9 @@ def publish(view: FileView) -> None:
         if view.ledger is not None:
             view.ledger.find_others()
         _count_all(view)
-        done = _bring(view, {})
+        done = _publish_changes(view, {})
         view.scratch.lead()
-        _bring(view, done)  # changes that other threads of this rank made meanwhile
+        _publish_changes(view, done)  # changes that other threads of this rank made meanwhile
     for path in list(view.held):
         release(view, path)
     if view.folder is not None:
@@ -67,7 +67,7 @@ def _count_all(view: FileView) -> None:
             view.count(path)
 
 
-def _bring(view: FileView, done: dict[str, object]) -> dict[str, object]:
+def _publish_changes(view: FileView, done: dict[str, object]) -> dict[str, object]:
     """Apply this rank's changes in its own tree to the real files.
 
     Args:

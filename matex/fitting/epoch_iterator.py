@@ -140,11 +140,11 @@ class EpochIterator:
             yield last, last, self
             return
         for first, last in self.source.epoch(epoch, samples, self._model.steps_per_execution):
-            if self._is_shared and self.stop_wanted and self._all_stop():
+            if self._is_shared and self.stop_wanted and self._all_want_stop():
                 return
             yield first, last, self
 
-    def _all_stop(self) -> bool:
+    def _all_want_stop(self) -> bool:
         """Whether every rank wants to stop before the next step, as Keras would; collective.
 
         It is determined in the exchange of that step, which other ranks may already make. If some
@@ -225,7 +225,7 @@ class EpochIterator:
         """Continue with whole batches; return whether all ranks want to stop first. Collective."""
         self._is_shared = False
         self._whole.cannot_share(reason)
-        return self._whole.all_stop(self.stop_wanted)
+        return self._whole.all_want_stop(self.stop_wanted)
 
     def _shared_step(self, batch: GlobalBatch, *, decline: bool = False) -> Logs:
         factor, samples = 1.0, self.source.samples

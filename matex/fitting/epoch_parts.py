@@ -53,5 +53,5 @@ class WholeBatchSteps(Protocol):
     def step(self, original: TrainFunction, batch: WholeBatch) -> Logs:
         """Make the step of *batch* by Keras's own train function; return its logs; collective."""
 
-    def all_stop(self, wanted: bool) -> bool:
+    def all_want_stop(self, wanted: bool) -> bool:
         """Whether all ranks want to stop before this step; collective."""

@@ -64,7 +64,7 @@ def stream_source(
         make_feed,
         given,
         say=run.terminal.say_once,
-        most=in_epoch and in_epoch * max(1, epochs),
+        limit=in_epoch and in_epoch * max(1, epochs),
         continues=run.config.checkpoint is not None,
         of_raw=saved is not None and bool(saved.cursor.get(RAW, 1)),
     )

@@ -64,7 +64,7 @@ def _compiled_before(
         return None
     if compiled.step.batch_spec != source.as_data(source.signature):
         return None
-    if not compiled.step.takes(capacity):
+    if not compiled.step.accepts(capacity):
         return None
     return compiled
 

@@ -208,7 +208,7 @@ class WholeBatches:
             self._trained_by = original
         return self._train
 
-    def all_stop(self, wanted: bool) -> bool:
+    def all_want_stop(self, wanted: bool) -> bool:
         """Whether all ranks want to stop before this step; collective."""
         return self._run.communicator.agree(wanted)
 

@@ -13,7 +13,12 @@ BATCH_COUNT = "_global_train_batch"
 
 
 def count_batch(callback: Any, call: str) -> None:
-    """Count as *callback* would in a *call* that it does not get, such as on_train_begin. Local."""
+    """Update the batch count of a TensorBoard *callback* that is not called on this rank. Local.
+
+    Args:
+        callback: a callback; one that counts no batches is left as it is.
+        call: name of the method that Keras calls, such as ``on_train_begin``.
+    """
     if hasattr(callback, BATCH_COUNT):
         if call == "on_train_begin":
             setattr(callback, BATCH_COUNT, 0)

@@ -157,7 +157,7 @@ def build_optimizer(model: Any, variables: list[Any] | None = None) -> None:
 
 
 def free_of_rows() -> contextlib.AbstractContextManager[None]:
-    """Context of an eager call that builds models, as a graph for any number of rows does.
+    """Context in which an eager call builds models for any number of rows, not for its own.
 
     A Sequential takes its input's shape from the call. One that cannot be built stays unbuilt.
     """

@@ -73,7 +73,7 @@ def is_stream(x: Any) -> bool:
     )
 
 
-def dataset_of(feed: Any, *, most: int | None = None) -> Any:
+def dataset_of(feed: Any, *, limit: int | None = None) -> Any:
     """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over. Local.
 
     Where the number of steps is given, as many batches are fetched as by plain Keras, on every rank
@@ -83,32 +83,32 @@ def dataset_of(feed: Any, *, most: int | None = None) -> Any:
     next.
 
     Args:
-        most: number of batches that steps take until the data begin anew; None if unknown.
+        limit: number of batches that steps take until the data begin anew; None if unknown.
     """
     adapter, dataset = feed.data_adapter, feed._distributed_dataset
     if feed.steps_per_epoch is None:
         return dataset
     if isinstance(adapter, data_adapters.GeneratorDataAdapter):
-        batches, count = adapter.generator, most or feed.steps_per_epoch
+        batches, count = adapter.generator, limit or feed.steps_per_epoch
         adapter.generator = lambda: itertools.islice(batches(), count)
     elif is_dataset(dataset):
-        go_over(feed, _cut_off(dataset, most))
+        go_over(feed, _cut_off(dataset, limit))
     return dataset
 
 
-def _cut_off(dataset: Any, most: int | None) -> Any:
-    """*dataset* that fetches at most a batch after *most*; for None, after each one taken."""
+def _cut_off(dataset: Any, limit: int | None) -> Any:
+    """*dataset* that fetches at most a batch after *limit*; for None, after each one taken."""
     last, size = dataset, None
     while type(last).__name__ == "_OptionsDataset":
         (last,) = last._inputs()
     if type(last).__name__ == "_PrefetchDataset":
         size = int(last._buffer_size)
         (last,) = last._inputs()
-    made = last if most is None else last.take(most + 1)
-    if most is not None and size is not None:
+    made = last if limit is None else last.take(limit + 1)
+    if limit is not None and size is not None:
         made = made.prefetch(size)
     made = made.with_options(dataset.options())
-    if most is None or not _may_be_read_ahead(last):
+    if limit is None or not _may_be_read_ahead(last):
         _read_exactly.add(made)
     return made
 

@@ -69,14 +69,14 @@ def mean_gradients(
 
 @contextlib.contextmanager
 def replaced_gradients(
-    taken: Callable[[list[Any], list[Any]], list[Any]], *, nested: Callable[[], None]
+    transform: Callable[[list[Any], list[Any]], list[Any]], *, nested: Callable[[], None]
 ) -> Iterator[None]:
-    """Context in which tapes return *taken* applied to the gradients of variables.
+    """Context in which tapes return *transform* applied to the gradients of variables.
 
     Args:
-        taken: function of gradients, None for missing ones, and of the variables.
+        transform: function of gradients, None for missing ones, and of the variables.
         nested: function called before it if another tape may differentiate the gradients, which is
-            impossible for the results of *taken*.
+            impossible for the results of *transform*.
     """
     original = tf.GradientTape.gradient
 
@@ -88,7 +88,7 @@ def replaced_gradients(
             return found
         if record.could_possibly_record():
             nested()
-        return map_gradients(taken, found, sources)
+        return map_gradients(transform, found, sources)
 
     with replaced(tf.GradientTape, "gradient", gradient):
         yield

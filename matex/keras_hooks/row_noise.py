@@ -213,9 +213,10 @@ class _KerasNoise:
 
 
 def _but_for_rows(present: Callable[[Any, Any], None], draws: RowDraws) -> Callable[..., None]:
-    """*present*, which notes the shape that a draw was asked for, but for a draw by rows.
+    """Version of *present* that skips draws which :class:`RowDraws` makes row by row.
 
-    That has as many rows as the rank, where the script named all rows of the batch.
+    *present* checks that a draw has the shape that the script asked for. A draw by rows has only
+    this rank's rows, where the script asked for those of the whole batch.
     """
 
     def note(tensor: Any, shape: Any) -> None:

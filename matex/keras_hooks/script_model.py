@@ -77,7 +77,7 @@ class ScriptModel(keras.Model):
         return tensors
 
     def result_of(self, logs: dict[str, Any]) -> Any:
-        """Result of the function, with the tensors' values from *logs*; after a step."""
+        """Result of the script's function in the last step, with tensors' values from *logs*."""
         result, rest = self._result
         leaves = [logs.get(str(place), leaf) for place, leaf in enumerate(rest)]
         return tf.nest.pack_sequence_as(result, leaves)

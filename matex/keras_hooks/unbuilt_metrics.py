@@ -37,7 +37,7 @@ def until_metrics_are_made(model: Any) -> Iterator[None]:
     without = [] if compiled is None or compiled.built else [compiled]
     lazy = lazy_metrics_of(model)
 
-    def ending(name: str) -> Callable[[Any], Callable[..., None]]:
+    def replaced_by(name: str) -> Callable[[Any], Callable[..., None]]:
         def replacing(metric: Any) -> Callable[..., None]:
             original = getattr(metric, name)
 
@@ -52,8 +52,8 @@ def until_metrics_are_made(model: Any) -> Iterator[None]:
 
     try:
         with (
-            replaced_methods(without, "build", ending("build")),
-            replaced_methods(lazy, "update_state", ending("update_state")),
+            replaced_methods(without, "build", replaced_by("build")),
+            replaced_methods(lazy, "update_state", replaced_by("update_state")),
             contextlib.suppress(_MadeError),
         ):
             yield

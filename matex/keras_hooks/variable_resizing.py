@@ -118,7 +118,7 @@ class Follower(NamedTuple):
 
 
 def followers(model: Any) -> list[Follower]:
-    """Slots of the optimizers of *model* of which the next updates make weights: averages, sums."""
+    """Optimizer slots from which later updates of *model* set weights: moving averages."""
     found: list[Follower] = []
     for one in (each for optimizer in optimizers_of(model) for each in with_inner(optimizer)):
         copies = [getattr(one, "_model_variables_moving_average", None)]

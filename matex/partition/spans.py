@@ -113,9 +113,9 @@ def difference(wanted: Sequence[Span], have: Sequence[Span]) -> list[Span] | Non
     return _without(wanted, have)
 
 
-def _without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
+def _without(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
     left = list(spans)
-    for lo, hi in taken:
+    for lo, hi in removed:
         left = [
             piece
             for start, end in left

@@ -100,14 +100,16 @@ class AppendLock:
     @contextlib.contextmanager
     def held(self, file: int) -> Iterator[None]:
         """Context in which the open *file* is locked, if it can be in time."""
-        holder = self._taken(file) if self._is_used and time.monotonic() >= self._again else None
+        holder = (
+            self._holder_of(file) if self._is_used and time.monotonic() >= self._again else None
+        )
         try:
             yield
         finally:
             if holder is not None:
                 holder.end()
 
-    def _taken(self, file: int) -> _Holder | None:
+    def _holder_of(self, file: int) -> _Holder | None:
         """The holder of the lock; None if there is none in time."""
         if self._holder is None or self._holder.is_gone(self._most_s):
             try:

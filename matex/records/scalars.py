@@ -26,10 +26,10 @@ _OF_APOPTOSIS = ("parameters", "flops", "loss_before", "loss_after", "loss_allow
 
 
 class Scalars(NamedTuple):
-    """Points of one moment, and a text, "" if there is none.
+    """Values to draw over the steps of a run, noted at one time, and a text beside them.
 
-    ``step`` is the number of finished steps. Points known already from ``forgets_from`` on, if it
-    is not None, belong to lost steps, which are made again.
+    ``text`` is "" if there is none. ``step`` is the number of finished steps. Points known already
+    from ``forgets_from`` on, if it is not None, belong to lost steps, which are made again.
     """
 
     time_s: float

@@ -40,22 +40,22 @@ class Thinning:
         return True
 
 
-def stride_for(numbers: Iterable[int], *, least: int = 1, most: int) -> int:
-    """Smallest power of two, from *least* on, with at most *most* multiples among *numbers*.
+def stride_for(numbers: Iterable[int], *, least: int = 1, limit: int) -> int:
+    """Smallest power of two, from *least* on, with at most *limit* multiples among *numbers*.
 
     Args:
         numbers: distinct numbers to choose from.
         least: power of two.
-        most: at least 1, because 0 is a multiple of every number.
+        limit: at least 1, because 0 is a multiple of every number.
     """
     stride = least
     left = [number for number in numbers if number % stride == 0]
-    while len(left) > most:
+    while len(left) > limit:
         stride *= 2
         left = [number for number in left if number % stride == 0]
     return stride
 
 
-def thinned(things: Sequence[_T], *, most: int) -> list[_T]:
-    """Even selection of at most *most* of *things*: the first of each group of equal size."""
-    return list(things[:: -(-len(things) // most) or 1])
+def thinned(things: Sequence[_T], *, limit: int) -> list[_T]:
+    """Even selection of at most *limit* of *things*: the first of each group of equal size."""
+    return list(things[:: -(-len(things) // limit) or 1])

@@ -149,12 +149,12 @@ def _throughput(run: Run, figure: Any) -> None:
 
 def _cut_first_steps(run: Run, axes: Any) -> None:
     """Leave first steps, which include tracing, out of the scale; note that if they exceed it."""
-    usual = run.usual("step_s", scale=1e3)
+    largest = run.largest_of_ready_steps("step_s", scale=1e3)
     curves = run.curve("step_s", scale=1e3)
     points = [point for curve in curves for point in zip(curve.values, curve.seconds, strict=True)]
-    if usual is None or usual <= 0 or max(points)[0] <= 1.2 * usual:
+    if largest is None or largest <= 0 or max(points)[0] <= 1.2 * largest:
         return
-    axes.set_ylim(top=1.2 * usual)
+    axes.set_ylim(top=1.2 * largest)
     most, at = max(points)
     axes.annotate(
         f"first steps, up to {most:.4g} ms", (at, 1), xycoords=("data", "axes fraction"),

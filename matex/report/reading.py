@@ -109,7 +109,7 @@ class Run:
                 found[-1].values.append(note[name])
         return found
 
-    def usual(self, name: str, *, scale: float = 1.0) -> float | None:
+    def largest_of_ready_steps(self, name: str, *, scale: float = 1.0) -> float | None:
         """Largest value of a field of the progress notes, without first steps.
 
         The first two steps of a fit, and those after an event of apoptosis or a recovery, are made

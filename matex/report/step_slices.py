@@ -57,8 +57,8 @@ class Steps(NamedTuple):
     parts: Parts
 
 
-def chosen_steps(parts: Parts, *, most: int) -> Steps:
-    """Samples with at most *most* steps per rank, the same steps on all ranks.
+def chosen_steps(parts: Parts, *, limit: int) -> Steps:
+    """Samples with at most *limit* steps per rank, the same steps on all ranks.
 
     Interrupted steps, and calls that are no steps, are beside that number.
     """
@@ -67,7 +67,7 @@ def chosen_steps(parts: Parts, *, most: int) -> Steps:
         steps = [sample for sample in samples if sample.name == STEP]
         least = max((sample.every for sample in steps), default=1)
         numbers = {sample.number for sample in steps if sample.number}
-        every = max(every, stride_for(numbers, least=least, most=most))
+        every = max(every, stride_for(numbers, least=least, limit=limit))
     return Steps(
         every,
         {

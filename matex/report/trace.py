@@ -66,11 +66,11 @@ def trace(events: Sequence[Event], parts: Parts) -> dict[str, Any]:
     """
     hosts = _hosts(events)
     most = max(_FEWEST_STEPS, min(_STEPS, _STEPS_OF_ALL // max(1, len(hosts))))
-    steps = chosen_steps(parts, most=most)
+    steps = chosen_steps(parts, limit=most)
     others, left_out = _limited([*lives(events), *works(events), *instants(events)])
     slices = [*step_slices(steps.parts), *(one for one in others if isinstance(one, Slice))]
     moments = [one for one in others if isinstance(one, Instant)]
-    points = thinned(list(counts(events)), most=2 * _OTHERS)
+    points = thinned(list(counts(events)), limit=2 * _OTHERS)
     times = [one.begin_s for one in slices] + [event["time_s"] for event in events]
     writer = _Writer(min(times, default=0.0), hosts)
     marks = [
@@ -96,7 +96,7 @@ def _limited(
     kept: list[Slice | Instant] = []
     left_out: defaultdict[str, int] = defaultdict(int)
     for (_, name), found in by_name.items():
-        chosen = thinned(found, most=_OTHERS)
+        chosen = thinned(found, limit=_OTHERS)
         kept += chosen
         if len(chosen) < len(found):
             left_out[name] += len(found) - len(chosen)

@@ -96,7 +96,7 @@ class RunContext:
             communicator, arrivals,
             ColdCandidates(communicator, cold) if cold else NewProcesses(communicator),
             events, self.terminal, launcher,
-            welcome=lambda: self._welcome(choice, arrivals), most=config.respawn,
+            welcome=lambda: self._welcome(choice, arrivals), limit=config.respawn,
         )  # fmt: skip
         self.elastic = ElasticRanks(
             communicator, self.records, arrivals, replacements,

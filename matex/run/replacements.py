@@ -34,7 +34,7 @@ class Replacements:
         events, terminal: records and lines of the run.
         launcher: arbiter for cut networks, which is told of admitted processes; None without one.
         welcome: function that returns the first message to the next newcomer.
-        most: largest number of processes.
+        limit: largest number of processes.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Replacements:
         launcher: LauncherClient | None,
         *,
         welcome: Callable[[], Welcome],
-        most: int,
+        limit: int,
     ) -> None:
         self._communicator = communicator
         self._arrivals = arrivals
@@ -56,7 +56,7 @@ class Replacements:
         self._events = events
         self._terminal = terminal
         self._welcome = welcome
-        self._left = most
+        self._left = limit
         self.wanted = communicator.initial_size
         """Target number of ranks, spares included."""
         self._nobody_can_come = False

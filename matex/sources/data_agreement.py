@@ -38,7 +38,9 @@ def check_same_data(
     """
     if communicator.initial_size == 1:
         return
-    gathered = communicator.allgather(np.array([*_shard_of(x), *_evidence(batches)], np.int64))
+    gathered = communicator.allgather(
+        np.array([*_shard_of(x), *_count_and_digest(batches)], np.int64)
+    )
     first = gathered.rows[0].tolist()
     for rank, row in zip(gathered.ranks, gathered.rows.tolist(), strict=True):
         if row != first:
@@ -82,7 +84,7 @@ def _spread(batches: Batches) -> np.ndarray:
     return np.unique(np.linspace(0, batches.samples - 1, _LOOKED_AT).astype(np.int64))
 
 
-def _evidence(batches: Batches | None) -> tuple[int, int]:
+def _count_and_digest(batches: Batches | None) -> tuple[int, int]:
     """Number of rows, and a digest of 63 bits of some of them."""
     if batches is None or not batches.samples:
         return -1, 0

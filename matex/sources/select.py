@@ -77,14 +77,14 @@ def stream_of(
     given: dict[str, Any],
     *,
     say: Callable[[str], None],
-    most: int | None = None,
+    limit: int | None = None,
     continues: bool = False,
     of_raw: bool = False,
 ) -> Stream:
     """Data from Keras's own pipeline, with its work shared if possible. Local.
 
     Args:
-        most: number of batches that are taken before the data begin anew, if a number of steps is
+        limit: number of batches that are taken before the data begin anew, if a number of steps is
             given; None, the default, if unknown.
         continues: another run may go on in the middle of these data, as from a checkpoint.
         of_raw: the data may have to be compared with a checkpoint of raw batches, as several ranks
@@ -98,9 +98,9 @@ def stream_of(
     is_pipeline = keras_hooks.is_dataset(x)
     stream: Stream | None = None
     if is_pipeline and (communicator.initial_size > 1 or of_raw):
-        stream = _mapped(communicator, make_feed, given, say, most)
+        stream = _mapped(communicator, make_feed, given, say, limit)
     if stream is None:
-        stream = _whole(communicator, make_feed, given, most, continues)
+        stream = _whole(communicator, make_feed, given, limit, continues)
     if is_pipeline:
         stream.resources = resources_in(x)
     return stream
@@ -110,7 +110,7 @@ def _whole(
     communicator: ft.Communicator,
     make_feed: MakeFeed,
     given: dict[str, Any],
-    most: int | None,
+    limit: int | None,
     continues: bool,
 ) -> Stream:
     """Data of which each rank reads whole batches."""
@@ -118,7 +118,7 @@ def _whole(
     if keras_hooks.is_dataset(x) and (communicator.initial_size > 1 or continues):
         x = one_order(x)
     feed = make_feed(x)
-    dataset = keras_hooks.dataset_of(feed, most=most)
+    dataset = keras_hooks.dataset_of(feed, limit=limit)
     rows = most_rows(given["x"] if keras_hooks.is_dataset(x) else dataset)
     return Stream(feed, specification(dataset), most_rows=rows)
 
@@ -128,13 +128,13 @@ def _mapped(
     make_feed: MakeFeed,
     given: dict[str, Any],
     say: Callable[[str], None],
-    most: int | None,
+    limit: int | None,
 ) -> Stream | None:
     """Data of a tf.data pipeline whose maps each rank runs on its own rows only."""
     x = given["x"]
     if given.get("steps_per_epoch") is None:
-        most = None
-    elif most is None and repeats(x):
+        limit = None
+    elif limit is None and repeats(x):
         return None  # it would read ahead, beyond the batches that are taken
     try:
         pipeline = turned_round(x)
@@ -151,8 +151,8 @@ def _mapped(
         return None
     place = place_variable(communicator)
     feed = make_feed(pipeline.ahead(place))
-    if most is not None:  # which Keras must not take for the end of the data
-        go_over(feed, pipeline.ahead(place, most=most + 1))
+    if limit is not None:  # which Keras must not take for the end of the data
+        go_over(feed, pipeline.ahead(place, limit=limit + 1))
     rows = most_rows(x)
     if communicator.initial_size == 1:
         return ComparedStream(feed, pipeline.element_spec, most_rows=rows)

@@ -38,14 +38,14 @@ class Pipeline(NamedTuple):
     element_spec: Any
     """The element_spec of the user's pipeline."""
 
-    def ahead(self, place: Any, *, most: int | None = None) -> tf.data.Dataset:
+    def ahead(self, place: Any, *, limit: int | None = None) -> tf.data.Dataset:
         """Raw batches, the rows of *place* mapped, and which rows these are, [lo, hi).
 
         Args:
             place: int64 variable (mine, of how many).
-            most: number of batches after which it ends; None, the default, for all.
+            limit: number of batches after which it ends; None, the default, for all.
         """
-        raw = self.raw if most is None else self.raw.take(most)
+        raw = self.raw if limit is None else self.raw.take(limit)
 
         def work(*raw: Any) -> Any:
             rows = tf.shape(raw[0], tf.int64)[0]

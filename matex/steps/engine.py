@@ -215,7 +215,7 @@ class StepEngine:
         """
         faults, capacity = self._services.faults, self.capacity
         # Not in the step, whose time is limited: this takes as long as the first trace.
-        if capacity is not None and self._step.has_slots and not self._step.takes(batch.capacity):
+        if capacity is not None and self._step.has_slots and not self._step.accepts(batch.capacity):
             self.set_capacity(capacity.grown(agreed_capacity(self._communicator, batch.capacity)))
         started = time.perf_counter()
         with self._services.around_step():

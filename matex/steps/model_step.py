@@ -111,7 +111,7 @@ class ModelStep:
         """Whether gradients are exchanged as slices, so that a batch may be too large."""
         return self._slots.has_slots
 
-    def takes(self, capacity: SlotCapacity | None) -> bool:
+    def accepts(self, capacity: SlotCapacity | None) -> bool:
         """Whether the step can take global batches that need *capacity*."""
         return self._slots.holds(capacity)
 

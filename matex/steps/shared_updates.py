@@ -107,7 +107,7 @@ class SharedUpdates:
             with keras_hooks.updating(), keras_hooks.scaled_learning_rate(optimizer, factor):
                 optimizer.apply(gradients, variables)
 
-        def taken(gradients: Gradients, variables: list[Any]) -> Gradients:
+        def summed(gradients: Gradients, variables: list[Any]) -> Gradients:
             check()
             return self._whole(gradients, variables, own_rows, header)[0]
 
@@ -117,7 +117,7 @@ class SharedUpdates:
         with contextlib.ExitStack() as stack:
             stack.enter_context(keras_hooks.replaced_apply(apply))
             if self.at_tapes:
-                stack.enter_context(keras_hooks.replaced_gradients(taken, nested=nested))
+                stack.enter_context(keras_hooks.replaced_gradients(summed, nested=nested))
             yield
 
     def _whole(

@@ -123,15 +123,15 @@ def _shortest_exchange(ranks: Sequence[RankView]) -> float:
     return min(living or told, default=0.0)
 
 
-def chosen(ranks: Sequence[RankView], most: int) -> Sequence[RankView]:
-    """Ranks to show if there is room for *most*, in order.
+def chosen(ranks: Sequence[RankView], limit: int) -> Sequence[RankView]:
+    """Ranks to show if there is room for *limit*, in order.
 
     Ranks that do not train come first, then the slowest.
     """
-    if len(ranks) <= most:
+    if len(ranks) <= limit:
         return ranks
     first = sorted(ranks, key=lambda v: (v.state is RankState.TRAINING, -(v.busy_s or 0.0), v.rank))
-    kept = {view.rank for view in first[:most]}
+    kept = {view.rank for view in first[:limit]}
     return [view for view in ranks if view.rank in kept]
 
 

@@ -55,12 +55,12 @@ class Resizing(FitListener):
             self._part(decision.leaving, request)
         run.communicator.set_places(decision.size)
 
-    def _part(self, leaving: tuple[int, ...], request: Request) -> None:
-        """End the ranks in *leaving*, and go on without them; collective."""
+    def _part(self, ranks: tuple[int, ...], request: Request) -> None:
+        """End the *ranks*, and go on without them; collective."""
         run = self._run
-        run.records.recoveries.part_with(leaving)
+        run.records.recoveries.part_with(ranks)
         run.communicator.barrier()  # all have the request, which may be of the leader's own end
-        if run.communicator.world.rank in leaving:
+        if run.communicator.world.rank in ranks:
             run.records.trace.flush()
             left = LeftOnRequest(request.text)
             ft.fail_stop(f"left on purpose: {request.text}", error=left)

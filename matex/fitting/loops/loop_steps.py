@@ -229,7 +229,7 @@ class LoopStep:
         form = given.form
         free = self._axes.setdefault(form.kind, FreeAxes()).of(form.sizes)
         trainer = self._forms.get((form.kind, masked(form.sizes, free)))
-        if trainer is None or not trainer.takes(given):
+        if trainer is None or not trainer.accepts(given):
             return self._first_step(given, free)
         return trainer.step(given)
 

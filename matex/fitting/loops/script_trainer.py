@@ -106,9 +106,9 @@ class ScriptTrainer:
             **self._options,
         )
 
-    def takes(self, given: ScriptArguments) -> bool:
+    def accepts(self, given: ScriptArguments) -> bool:
         """Whether the step has slots for the batch of *given*; local, equal on all ranks."""
-        return self._step.takes(given.capacity)
+        return self._step.accepts(given.capacity)
 
     def step(self, given: ScriptArguments) -> Any:
         """Make one step, and return the function's result; collective.

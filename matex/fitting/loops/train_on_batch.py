@@ -77,9 +77,9 @@ class BatchTrainer:
         self._after = AfterStep(run, model)
         self._engine = StepEngine(run.steps, model, self._source, compiled)
 
-    def takes(self, batch: Any) -> bool:
+    def accepts(self, batch: Any) -> bool:
         """Whether the step has slots for the rows of *batch*; local, equal on all ranks."""
-        return self._engine.compiled.step.takes(_capacity_of(batch))
+        return self._engine.compiled.step.accepts(_capacity_of(batch))
 
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one step on *batch*, tensors or None; return its logs; collective.
@@ -135,7 +135,7 @@ class BatchTrainers:
         free = self._axes.setdefault(kind, FreeAxes()).of(sizes)
         form = kind, masked(sizes, free)
         trainer = self._by_form.get(form)
-        is_new = form not in self._by_form or (trainer is not None and not trainer.takes(batch))
+        is_new = form not in self._by_form or (trainer is not None and not trainer.accepts(batch))
         try:
             if is_new:
                 trainer = BatchTrainer(self._run, self._model, batch, free, number=number)

@@ -64,7 +64,7 @@ class StepRecovery:
         cause = error if exchange is None else exchange.error
         while exchange is not None and isinstance(cause, ft.PeerFailure | TrainingError):
             died = isinstance(cause, ft.PeerFailure)
-            if not died and self._all_stop(exchange):
+            if not died and self._is_declined(exchange):
                 raise StepDeclined
             finished = died and self._repair.recover()
             started = time.perf_counter()
@@ -88,7 +88,7 @@ class StepRecovery:
             raise self._bad_sums.explained(exchange, cause, self._spoiled) from None
         raise error if cause is None else cause
 
-    def _all_stop(self, exchange: GraphExchange) -> bool:
+    def _is_declined(self, exchange: GraphExchange) -> bool:
         """Whether every rank declined the step, by its sum."""
         header = exchange.header
         return header.is_declined and header.samples == 0 != exchange.expected[0]

@@ -149,7 +149,7 @@ def _rolled(operation: Any, rows: RowPlace, rank: int) -> RowPlace:
 
 
 def _sliced(operation: Any, rows: RowPlace, rank: int) -> RowPlace:
-    """A range of each axis; some axes are new, and some are dropped."""
+    """Row place of the result of a StridedSlice, which may add axes and drop some."""
     begin, end, stride = map(constant_of, operation.inputs[1:4])
     ellipsis, new, dropped, from_first, to_last = (
         operation.get_attr(f"{name}_mask")

@@ -28,7 +28,7 @@ def test_of_ten_million_some_thousands_are_kept() -> None:
 def test_the_stride_is_the_smallest_power_of_two_that_does(
     numbers: set[int], most: int, least: int
 ) -> None:
-    stride = stride_for(numbers, least=least, most=most)
+    stride = stride_for(numbers, least=least, limit=most)
     count = sum(number % stride == 0 for number in numbers)
     before = sum(number % (stride // 2 or 1) == 0 for number in numbers)
     assert count <= most and stride >= least and stride & (stride - 1) == 0
@@ -45,4 +45,4 @@ def test_the_stride_is_the_smallest_power_of_two_that_does(
     ],
 )
 def test_things_are_chosen_evenly(things: list[object], most: int, wanted: list[object]) -> None:
-    assert thinned(things, most=most) == wanted
+    assert thinned(things, limit=most) == wanted

@@ -304,9 +304,9 @@ def test_a_loss_that_begins_anew_is_a_curve_of_its_own(tmp_path: Path) -> None:
 
 def test_the_first_steps_are_out_of_the_scale(tmp_path: Path) -> None:
     notes = [(0, 1, 2.0), (1, 1, 1.5), (4, 3, 0.25), (9, 5, 0.5)]
-    assert noted(tmp_path, notes).usual("step_s", scale=1e3) == 500.0
-    assert noted(tmp_path, notes[:2]).usual("step_s") is None
-    assert noted(tmp_path, [(3, 2, 2.0), (3, 3, 9.0)]).usual("step_s") == 2.0
+    assert noted(tmp_path, notes).largest_of_ready_steps("step_s", scale=1e3) == 500.0
+    assert noted(tmp_path, notes[:2]).largest_of_ready_steps("step_s") is None
+    assert noted(tmp_path, [(3, 2, 2.0), (3, 3, 9.0)]).largest_of_ready_steps("step_s") == 2.0
 
 
 @pytest.mark.parametrize("content", [None, "", "{no json\n"])

@@ -69,8 +69,8 @@ def test_ranks_show_the_same_steps_and_not_too_many() -> None:
     }
     parts[0].append(sample(63, interrupted=[]))
     parts[0].append(sample(1, name="validation"))
-    assert chosen_steps(parts, most=100).every == 4
-    steps = chosen_steps(parts, most=5)
+    assert chosen_steps(parts, limit=100).every == 4
+    steps = chosen_steps(parts, limit=5)
     assert steps.every == 16
     assert [one.number for one in steps.parts[1]] == [0, 16, 32, 48]
     assert [one.number for one in steps.parts[0]] == [0, 16, 32, 48, 63, 1]
