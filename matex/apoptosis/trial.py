@@ -162,7 +162,9 @@ class ModelTrial(Trial):
         self._values = []
         for one in some:
             given = self._transfers(one)
-            self._values += surgery.take_over(self.net, one.group, one.removal, given)
+            self._values += surgery.take_over(
+                self.net, one.group, one.removal, given, self._followers
+            )
         self._removed_before = self._removed
         self._leave_out(self._removed | {one.number: removed_of([one]) for one in some})
         self._values += self.masks.refit(self._model, self._few)

@@ -109,12 +109,14 @@ class Follower(NamedTuple):
     """Slot of an optimizer that must follow changes of its weight that the optimizer has not made.
 
     ``value`` is a function of the slot, and of the weight before and after the change, as arrays:
-    it returns the slot that belongs to the weight after it.
+    it returns the slot that belongs to the weight after it. ``copies`` is the set of copies of
+    weights to which the slot belongs, None if it is no copy.
     """
 
     slot: Any
     weight: Any
     value: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    copies: list[Any] | None = None
 
 
 def followers(model: Any) -> list[Follower]:
@@ -126,7 +128,7 @@ def followers(model: Any) -> list[Follower]:
             copies.append(one._momentums)
         for values in filter(None, copies):
             pairs = zip(values, one._trainable_variables, strict=True)
-            found += [Follower(copy, weight, _moved) for copy, weight in pairs if copy is not None]
+            found += [Follower(*pair, _moved, values) for pair in pairs if pair[0] is not None]
         if isinstance(one, keras.optimizers.Ftrl) and one.built:
             of_each = zip(one._linears, one._accumulators, one._trainable_variables, strict=True)
             found += [

@@ -22,50 +22,80 @@ __all__ = ["carry_along", "take_over"]
 
 
 def take_over(
-    net: Network, group: Group, removal: Removal, transfers: Sequence[np.ndarray]
+    net: Network,
+    group: Group,
+    removal: Removal,
+    transfers: Sequence[np.ndarray],
+    followers: Sequence[Follower] = (),
 ) -> list[tuple[Any, np.ndarray]]:
     """Give the work of the removed units to the kept ones; local. No shape changes.
 
     A weight that is not trainable gets none: it only loses its rows of removed units. Constraints
-    are applied, as behind an update.
+    are applied, as behind an update. In a copy the copies of the removed units' rows are given
+    away, so the copy computes without these units what it computed with them, as the weights do.
 
     Args:
         transfers: matrices from the criterion's ``transfers``, one for each reader.
+        followers: slots that follow weights, of which copies of weights are changed here.
 
     Returns:
         Assigned variables, in order, and their former values.
     """
-    before = []
+    sets: dict[int, dict[int, Any]] = {}
+    for one in followers:
+        if one.copies is not None:
+            sets.setdefault(id(one.copies), {})[id(one.weight)] = one.slot
+    before: list[tuple[Any, np.ndarray]] = []
     for reading, transfer in zip(group.readings, transfers, strict=True):
-        kernel = reading.kernel.variable
-        old = np.asarray(kernel.numpy())
-        before.append((kernel, old))
-        value = np.array(old, np.result_type(old.dtype, np.float32))
-        rows = np.moveaxis(value, reading.kernel.axis, 0)  # a view
-        places = occurrences(net.units.roots(reading.kernel.units), group.members)
-        gives = kernel.trainable
-        if reading.bias is not None and reading.bias.trainable:
-            before.append((reading.bias, np.asarray(reading.bias.numpy())))
-            _fold(reading, transfer[-1], removal, places, rows)
-        for place in places:
-            removed = place[removal.removed]
-            has = removed >= 0
-            heirs = place[removal.kept]
-            lives = (heirs >= 0) & gives
-            given = transfer[: len(heirs)][:, has].astype(value.dtype)
-            gift = np.tensordot(given, rows[removed[has]], 1)
-            rows[heirs[lives]] += gift[lives]
-            rows[removed[has]] = 0.0
-        kernel.assign(value.astype(old.dtype, copy=False))
-        for variable in (kernel, reading.bias):
-            _constrain(variable)
+        weights = [reading.kernel.variable, reading.bias]
+        if reading.bias is not None and not reading.bias.trainable:
+            weights[1] = None
+        own = np.asarray(weights[0].numpy())
+        copies = ([held.get(id(weight)) for weight in weights] for held in sets.values())
+        for twins in (weights, *copies):
+            old = [None if twin is None else np.asarray(twin.numpy()) for twin in twins]
+            rows = own if old[0] is None else old[0]  # a frozen kernel may have no copy
+            new = _transferred(net, group, reading, removal, transfer, rows, old[1])
+            for weight, twin, was, value in zip(weights, twins, old, new, strict=True):
+                if was is not None:
+                    before.append((twin, was))
+                    twin.assign(value)
+                    _constrain(twin, weight)
     return before
 
 
-def _constrain(variable: Any | None) -> None:
-    """Apply the constraint of *variable*, where it has one, to its value."""
-    constraint = getattr(variable, "constraint", None)
-    if variable is not None and constraint is not None and variable.trainable:
+def _transferred(
+    net: Network,
+    group: Group,
+    reading: Reading,
+    removal: Removal,
+    transfer: np.ndarray,
+    kernel: np.ndarray,
+    bias: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The values *kernel* and *bias* of *reading*'s weights behind the transfer. Local."""
+    value = np.array(kernel, np.result_type(kernel.dtype, np.float32))
+    rows = np.moveaxis(value, reading.kernel.axis, 0)  # a view
+    places = occurrences(net.units.roots(reading.kernel.units), group.members)
+    gives = reading.kernel.variable.trainable
+    if bias is not None:
+        bias = _folded(reading, transfer[-1], removal, places, rows, bias)
+    for place in places:
+        removed = place[removal.removed]
+        has = removed >= 0
+        heirs = place[removal.kept]
+        lives = (heirs >= 0) & gives
+        given = transfer[: len(heirs)][:, has].astype(value.dtype)
+        gift = np.tensordot(given, rows[removed[has]], 1)
+        rows[heirs[lives]] += gift[lives]
+        rows[removed[has]] = 0.0
+    return value.astype(kernel.dtype, copy=False), bias
+
+
+def _constrain(variable: Any, weight: Any) -> None:
+    """Apply the constraint of *weight*, where it has one, to the value of *variable*."""
+    constraint = getattr(weight, "constraint", None)
+    if constraint is not None and weight.trainable:
         variable.assign(constraint(variable.value))
 
 
@@ -73,6 +103,8 @@ def carry_along(
     changed: Sequence[tuple[Any, np.ndarray]], followers: Sequence[Follower]
 ) -> list[tuple[Any, np.ndarray]]:
     """Change slots that follow weights, such as moving averages, as the weights change; local.
+
+    A slot that is among *changed* itself is left as it is.
 
     Args:
         changed: assigned variables, in order, and their former values.
@@ -85,18 +117,23 @@ def carry_along(
     for variable, value in changed:
         first.setdefault(id(variable), value)
     before = []
-    for slot, weight, value_of in followers:
-        if id(weight) in first:
+    for slot, weight, value_of, _ in followers:
+        if id(weight) in first and id(slot) not in first:
             old = np.asarray(slot.numpy())
             before.append((slot, old))
             slot.assign(value_of(old, first[id(weight)], np.asarray(weight.numpy())))
     return before
 
 
-def _fold(
-    reading: Reading, share: np.ndarray, removal: Removal, places: np.ndarray, rows: np.ndarray
-) -> None:
-    """Add the constant part of the removed units to the reader's bias; *rows* are per unit."""
+def _folded(
+    reading: Reading,
+    share: np.ndarray,
+    removal: Removal,
+    places: np.ndarray,
+    rows: np.ndarray,
+    old: np.ndarray,
+) -> np.ndarray:
+    """The bias *old* with the constant part of the removed units; *rows* are per unit."""
     constant = np.zeros(rows.shape[1:])
     for place in places:
         removed = place[removal.removed]
@@ -104,9 +141,7 @@ def _fold(
         constant += np.tensordot(share[has], rows[removed[has]], 1)
     # Axes before that of the inputs are taps of a convolution.
     constant = constant.sum(axis=tuple(range(reading.kernel.axis)))
-    variable: Any = reading.bias
-    old = np.asarray(variable.numpy())
     bias = np.array(old, np.float64)
     target = bias if bias.shape == constant.shape else bias[0]  # GRU keeps a second, recurrent one
     target += constant.reshape(target.shape)
-    variable.assign(bias.astype(old.dtype))
+    return bias.astype(old.dtype)

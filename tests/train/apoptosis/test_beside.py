@@ -93,6 +93,27 @@ def test_copies_of_weights_get_what_the_weights_get(name: str) -> None:
     np.testing.assert_allclose(outputs(kind(0.0, **averaging)), wanted, atol=1e-4)
 
 
+def test_a_copy_of_weights_gives_away_its_own_rows_of_removed_units() -> None:
+    """An average that lags behind the weights computes behind the event what it did before."""
+    model, x, y = make()
+    optimizer = keras.optimizers.SGD(0.0, use_ema=True)
+    model.compile(optimizer, "binary_crossentropy")
+    seen: list[np.ndarray] = []
+
+    def look() -> None:
+        averages, now = optimizer._model_variables_moving_average, model.get_weights()
+        for average, value in zip(averages, () if seen else now, strict=False):
+            average.assign(2 * value)
+        model.set_weights([average.numpy() for average in averages])
+        seen.append(np.asarray(model(x)))
+        model.set_weights(now)
+
+    event = once("conservative", delta=None)
+    fit(model, x, y, [Calls(look), event, Calls(look)], epochs=1)
+    assert model.get_layer("a").units < 64
+    np.testing.assert_allclose(seen[1], seen[0], atol=1e-4)
+
+
 def test_an_optimizer_that_makes_weights_of_its_slots_makes_those_of_the_event() -> None:
     """Ftrl does in each update; else the kept units lose what they took over in the next one."""
     model, x, y = make()
