@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.fault.ranks import Job, begin, end_by, mark, run
+from tests.fault.programs import begin, end_by, mark
+from tests.fault.ranks import Job, run
 
 STEPS = 30
 

@@ -13,19 +13,18 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import (
-    Job,
+from tests.fault.programs import (
     add,
     begin,
     end_by,
     end_on_entering,
     mark,
     once_in_call,
-    run,
     seen,
     total,
     wait_for,
 )
+from tests.fault.ranks import Job, run
 
 COLLECTIVES = ("allreduce", "broadcast", "allgather", "barrier", "agree")
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import add, begin, end_by, mark, run, total
+from tests.fault.programs import add, begin, end_by, mark, total
+from tests.fault.ranks import run
 
 RANKS = 3
 STEPS = 6

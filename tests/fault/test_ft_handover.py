@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import add, begin, end_by, mark, once_in_call, run, seen, total, wait_for
+from tests.fault.programs import (
+    add,
+    begin,
+    end_by,
+    mark,
+    once_in_call,
+    seen,
+    total,
+    wait_for,
+)
+from tests.fault.ranks import run
 
 NEXT = ("allreduce", "broadcast", "allgather", "barrier", "agree", "leave")
 

@@ -9,7 +9,8 @@ import threading
 import pytest
 
 import ft
-from tests.fault.ranks import begin, mark, run
+from tests.fault.programs import begin, mark
+from tests.fault.ranks import run
 
 
 def wait_for_each_other() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import begin, end_by, mark, run, seen, wait_for
+from tests.fault.programs import begin, end_by, mark, seen, wait_for
+from tests.fault.ranks import run
 
 RANKS = 3
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ft
-from tests.fault.ranks import add, begin, mark, run
+from tests.fault.programs import add, begin, mark
+from tests.fault.ranks import run
 
 STEPS = 6
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import begin, end_by, mark, run
+from tests.fault.programs import begin, end_by, mark
+from tests.fault.ranks import run
 
 
 def one_buffer(how: str) -> None:

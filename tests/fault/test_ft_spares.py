@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import (
-    Job,
+from tests.fault.programs import (
     begin,
     end_by,
     mark,
     once_in_call,
-    run,
     seen,
     share,
     total,
     wait_for,
 )
+from tests.fault.ranks import Job, run
 
 Plan = dict[int, dict[str, Any]]
 

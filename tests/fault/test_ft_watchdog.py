@@ -10,7 +10,8 @@ import threading
 import pytest
 
 import ft
-from tests.fault.ranks import Watched, add, begin, mark, run, seen, total, wait_for
+from tests.fault.programs import Watched, add, begin, mark, seen, total, wait_for
+from tests.fault.ranks import run
 
 STEPS = 4
 

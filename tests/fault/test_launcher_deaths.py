@@ -17,6 +17,8 @@ from ci.patience import patience
 from matex.launcher.locks import owned
 from tests.train.runs import PATHS, execute
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 SCRIPT = """
 import keras, numpy as np
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import begin, end_by, mark, run
+from tests.fault.programs import begin, end_by, mark
+from tests.fault.ranks import run
 from tests.train.forks import fork_server_for
 from tests.train.runs import PATHS, Outcome, matex_run
 

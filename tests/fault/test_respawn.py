@@ -12,6 +12,8 @@ from ci.chaos.respawn.launch import Plan, make, wrong
 from ci.testing import leftovers
 from tests.train.runs import faults, matex_run
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 # One after the other; and all of one host at once.
 ONE_BY_ONE = Plan(seed=3, ranks=2, layers="dropout", kills=2, only_whole=True, rest_ms=25.0)
 A_HOST = Plan(seed=1, ranks=4, layers="dropout", kills=2, only_whole=True, rest_ms=25.0, hosts=2)

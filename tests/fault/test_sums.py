@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fault.ranks import begin, end_by, mark, once_in_call, run, seen, wait_for
+from tests.fault.programs import begin, end_by, mark, once_in_call, seen, wait_for
+from tests.fault.ranks import run
 
 BATCHES = [(0, 10), (10, 10), (10, 137)]
 ROUNDS = 3

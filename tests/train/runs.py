@@ -105,11 +105,13 @@ def matex_run(
     stdin: str = "",
     environment: Mapping[str, str] = MappingProxyType({}),
     within: Sequence[str | Path] = (),
+    alone: bool = True,
 ) -> Outcome:
     """``matex run`` of a script of tests/train/scripts, or of a path; the report in *directory*.
 
     Args:
         within: a command that executes the words after its own.
+        alone: whether ranks start alone there, as they must in namespaces of their own.
     """
     directory.mkdir(exist_ok=True)
     report = directory / "report"
@@ -119,7 +121,7 @@ def matex_run(
         directory=directory,
         timeout_s=timeout_s,
         stdin=stdin,
-        **(ALONE if within else {}),
+        **(ALONE if within and alone else {}),
         **environment,
     )
     return Outcome(status=done.returncode, stdout=done.stdout, stderr=done.stderr, report=report)

@@ -150,8 +150,9 @@ def test_a_run_whose_output_nobody_reads_is_stopped_and_started_again_as_any(
     options = ["--checkpoint", tmp_path / "saved", "--max-restarts", "1"]
     words = ["--once", str(tmp_path / "once")]
     outcome = interrupted(
-        tmp_path / "1", *words, ranks=2, at="0:3", what=what, options=options, within=UNREAD
-    )
+        tmp_path / "1", *words, ranks=2, at="0:3", what=what, options=options, within=UNREAD,
+        alone=False,
+    )  # fmt: skip
     assert outcome.status == status, outcome.stderr
     assert outcome.summary["status"] == ends
     assert outcome.summary["restarts"] == (status == 0)
