@@ -14,13 +14,13 @@ single operations, without a library's choice of instructions.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 import ft
 from matex.exchange.layout import Layout, header_of
@@ -111,7 +111,9 @@ class LowRank:
         self._starts = [self._random(matrix.columns, rank) for matrix in self._matrices]
         self._has_right = self._is_new = False
         self._is_unpacked = True
-        self._threads = ThreadpoolController()
+        # Its import sets KMP_DUPLICATE_LIB_OK for the process: not where matex is imported.
+        threadpoolctl = importlib.import_module("threadpoolctl")
+        self._threads = threadpoolctl.ThreadpoolController()
 
     @property
     def factors(self) -> np.ndarray:
