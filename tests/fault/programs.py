@@ -1,4 +1,4 @@
-"""What the programs of :mod:`tests.fault.ranks` call on their ranks.
+"""Functions that the programs of :mod:`tests.fault.ranks` call on their ranks.
 
 Each rank of each job imports it, so it imports little.
 """
