@@ -113,7 +113,7 @@ def measure(name: str, rounds: int) -> None:
             return 1.0
 
     visits = shuffled_anew(batches.samples, seed=1)
-    source = RowSource(batches, batch_size=batch * ranks, visits=visits, order="anew")
+    source = RowSource(batches, batch_size=batch * ranks, row_order=visits, order="anew")
     compiled = CompiledStep(trace_step(shared, source))
     engine = StepEngine(Services(), shared, source, compiled)
     end = EndOfData(shared, source, shared.train_step, compiled.step.python.as_noted)

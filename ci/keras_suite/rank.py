@@ -43,7 +43,7 @@ class Recorder:
 
     def __init__(self, skip: set[str], out: Path, meet: Callable[[], None]) -> None:
         self._skip = skip
-        with real.passing():  # of each rank, and read while it runs
+        with real.direct():  # of each rank, and read while it runs
             self._out = out.open("a", buffering=1, encoding="utf-8")
         self._meet = meet
         self._reports: list[Any] = []

@@ -242,7 +242,7 @@ LIMITS = {
     "import circles": Limit(import_circles, 0, 0),
     "doubled classes": Limit(doubled_classes, 0, 0),
     "old names": Limit(old_names, 0, 0),
-    "old function names": Limit(old_functions, 11, 0),
+    "old function names": Limit(old_functions, 0, 0),
     "fragments": Limit(fragments, 0, 0),
     "openings without noun": Limit(openings_without_noun, 0, 0),
     "arguments without noun": Limit(arguments_without_noun, 0, 0),

@@ -39,17 +39,17 @@ class EventSamples:
         training: dict[str, Any] | None,
         validation: dict[str, Any] | None,
         *,
-        most: int,
+        limit: int,
     ) -> None:
         fed = keras_hooks.fit_data(forward.model)[0]
         training = training or fed
         assert training is not None, "fit makes its iterator before it calls callbacks"
         self._class_weight = (fed or {}).get("class_weight")
-        self.scoring = sample_of(training, most, class_weight=self._class_weight)
+        self.scoring = sample_of(training, limit, class_weight=self._class_weight)
         self._forward = forward
         self._training = training
         self._validation = validation
-        self._most = most
+        self._limit = limit
         self._held_out: Sample | None = None
 
     def must_serve(self, criterion: str, net: Network) -> None:
@@ -60,7 +60,7 @@ class EventSamples:
 
     def before_training(self) -> HeldOutLoss:
         """Held-out loss of the untrained network, before fit has made its validation data."""
-        return HeldOutLoss(self._held_out_of(self._validation, self._most), self._forward)
+        return HeldOutLoss(self._held_out_of(self._validation, self._limit), self._forward)
 
     def of_network(self, net: Network) -> HeldOutLoss:
         """Held-out loss on as many rows as events of *net* want.
@@ -77,7 +77,7 @@ class EventSamples:
                 scored=samples_needed(net, groups, self.scoring.size),
                 widths=[group.width for group in groups],
                 flops=rebuild.flops(net),
-                most=self._most,
+                limit=self._limit,
             )
             self._held_out = self._rows(rows)
         return HeldOutLoss(self._held_out, self._forward)

@@ -83,7 +83,7 @@ class FitApoptosis:
         build_for_fit(model)
         last = epochs - 2 if settings.last_epoch is None else settings.last_epoch
         given = settings.data, settings.validation_data
-        self.samples = EventSamples(Traced(model), *given, most=settings.samples)
+        self.samples = EventSamples(Traced(model), *given, limit=settings.samples)
         net = trace(model, exclude=settings.options.exclude)
         self.samples.must_serve(settings.options.criterion, net)
         self.plan = EventPlan(

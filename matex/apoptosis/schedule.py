@@ -114,7 +114,7 @@ class EventSchedule:
 
 
 def held_out_rows(
-    training: int, *, scored: int, widths: Sequence[int], flops: float, most: int
+    training: int, *, scored: int, widths: Sequence[int], flops: float, limit: int
 ) -> int:
     """Number of held-out rows for the loss, so that an event costs a fifth of an epoch. Pure.
 
@@ -128,4 +128,4 @@ def held_out_rows(
     """
     deciding = _DECIDING * sum(float(width) ** 3 for width in widths) / max(flops, 1.0)
     affordable = (0.6 * training - scored - deciding) / (len(widths) + 3)
-    return int(max(_LEAST_ROWS, min(most, affordable)))
+    return int(max(_LEAST_ROWS, min(limit, affordable)))

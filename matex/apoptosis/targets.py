@@ -45,14 +45,16 @@ class Goal(NamedTuple):
         """Whether *net* without *removed* units meets the target."""
         return size_of(net, self.measure, removed) <= self.size
 
-    def part(self, net: Network, removed: Callable[[float], Collection[int]], most: float) -> float:
-        """Smallest fraction, up to *most*, whose *removed* units reduce *net* to the goal.
+    def part(
+        self, net: Network, removed: Callable[[float], Collection[int]], limit: float
+    ) -> float:
+        """Smallest fraction, up to *limit*, whose *removed* units reduce *net* to the goal.
 
-        *most* where none does. At a larger part the same are removed, and others.
+        *limit* where none does. At a larger part the same are removed, and others.
         """
-        low, high = 0.0, most
-        if not self.is_met(net, removed(most)):
-            return most
+        low, high = 0.0, limit
+        if not self.is_met(net, removed(limit)):
+            return limit
         for _ in range(12):
             middle = (low + high) / 2
             low, high = (low, middle) if self.is_met(net, removed(middle)) else (middle, high)

@@ -106,7 +106,7 @@ class SharedIterators:
         else:
             size = given.get("batch_size") or BATCH_SIZE
             source = RowSource(
-                batches, batch_size=size, visits=as_stored(batches.samples), order="stored"
+                batches, batch_size=size, row_order=as_stored(batches.samples), order="stored"
             )
         return SharedPrediction(
             run.communicator,

@@ -115,13 +115,13 @@ def remove_folder(view: FileView, path: str, call: Call) -> None:
         view.claim(path, "replace")
         view.made.discard(path)
         if real.names(path) and view.ahead:  # of a dead leader, which was ahead
-            with real.passing():
+            with real.direct():
                 shutil.rmtree(path)
         else:
             call(path)
         return
     if view.is_mirrored(path):  # now: to look into a folder that is gone may have made it again
-        with real.passing():
+        with real.direct():
             shutil.rmtree(ALIAS + path)
     view.hide(path)
 
@@ -159,7 +159,7 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
     for path in moved:
         copy_in(view, path)
     if view.isdir(target) and view.is_mirrored(target):
-        with real.passing():
+        with real.direct():
             shutil.rmtree(ALIAS + target)
     real.replace(ALIAS + source, view.own_place(target))
     was_made = source in view.made
@@ -182,7 +182,7 @@ def _drop_unseen(view: FileView, folder: str) -> None:
     for name in real.names(folder):
         below = os.path.join(folder, name)
         if view.found(below) is None:
-            with real.passing():
+            with real.direct():
                 view.undo(below, keep=False)
         elif real.isdir(below) and not real.islink(below):
             _drop_unseen(view, below)

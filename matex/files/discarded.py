@@ -34,7 +34,7 @@ class OnlyFiles:
 
     def view(self) -> FileView | None:
         """View of the script; None if this thread works on the real files."""
-        return None if real.is_passing() else self._view
+        return None if real.is_direct() else self._view
 
     def path(self, given: Any, *, follow: bool = True) -> str | None:
         """Path in the view for the script's path; None for one that is always real."""
@@ -46,7 +46,7 @@ class OnlyFiles:
 
     def finish(self) -> None:
         """Remove all files that are not the real ones, after the script's end. Local."""
-        with real.passing():
+        with real.direct():
             self._view.scratch.remove()
             for path in self.at_end:
                 with contextlib.suppress(OSError):

@@ -52,7 +52,7 @@ def take_over(view: FileView) -> None:
     """
     if view.leads or view.knows_ranks:
         return
-    with real.passing():
+    with real.direct():
         open_files.flush(view.writers)
         if view.scratch.made:
             _renew_tree(view)

@@ -43,7 +43,7 @@ def copied(view: FileView, path: str) -> str:
 def hold(view: FileView, path: str, there: str) -> bool:
     """Keep the file *there* open as *path* in this rank's own tree; return whether it worked."""
     try:
-        with real.passing():
+        with real.direct():
             descriptor = os.open(there, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
@@ -69,7 +69,7 @@ def keep_whole(view: FileView, path: str) -> None:
 def see_real(view: FileView, path: str) -> None:
     """Drop this rank's own file *path* for the real one, which was changed for all ranks."""
     if view.is_mirrored(path):
-        with real.passing():
+        with real.direct():
             if not real.isdir(ALIAS + path) or real.islink(ALIAS + path):
                 os.unlink(ALIAS + path)
             elif not real.isdir(path):

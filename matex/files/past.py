@@ -23,7 +23,7 @@ def put_back(
         aside: function that names a file next to a path, to replace it.
         is_new: function that tells whether a path below did not exist before.
     """
-    with real.passing():
+    with real.direct():
         if real.lexists(path) and past.kind != "folder":
             undo(path, is_new, keep=past.kind == "file")
         if past.kind == "folder":

@@ -128,7 +128,7 @@ class PrivateFiles:
             return None
         if any(before):
             return False
-        with self._lock, real.passing():
+        with self._lock, real.direct():
             if not self._view.leads:
                 publish(self._view)
         return True
@@ -142,7 +142,7 @@ class PrivateFiles:
 
     def view(self) -> FileView | None:
         """View of this rank; None if this thread works on the real files."""
-        if real.is_passing():
+        if real.is_direct():
             return None
         if not self._view.leads:
             if self._communicator.world.is_leader:
@@ -167,7 +167,7 @@ class PrivateFiles:
 
     def settle(self) -> None:
         """Make this rank's files the real ones if it has become the leader; local."""
-        with self._lock, real.passing():
+        with self._lock, real.direct():
             if self._communicator.world.is_leader and not self._view.leads:
                 publish(self._view)
             if self._view.leads and self._view.late:
@@ -187,7 +187,7 @@ class PrivateFiles:
 
     def follow(self) -> None:
         """Tell newcomers of changes from now on; on the others, when newcomers are ready. Local."""
-        with self._lock, real.passing():
+        with self._lock, real.direct():
             if self._view.leads:
                 world = self._communicator.world
                 handover.follow(self._view, [m.rank for m in world.everyone])
@@ -206,7 +206,7 @@ class PrivateFiles:
     def share_written(self) -> None:
         """Let all ranks see the files of the contexts of :meth:`written`; collective."""
         self.settle()
-        with real.passing():
+        with real.direct():
             mine = sorted(path for path in self._recording if os.path.isfile(path))
         self._recording.clear()
         text = json.dumps([mine, self.names]).encode() if mine and self._view.leads else b""
@@ -235,7 +235,7 @@ class PrivateFiles:
         view = self._view
         if view.leads or view.knows_ranks:
             return
-        with self._lock, real.passing():
+        with self._lock, real.direct():
             for path in [p for p in view.held if p not in view.own]:
                 if view.is_mirrored(path):
                     os.unlink(view.own_place(path))
@@ -270,7 +270,7 @@ class PrivateFiles:
         """End after the script has ended on all ranks; local, before they leave each other."""
         self.complete()
         self._has_ended = True
-        with real.passing():
+        with real.direct():
             self._view.scratch.remove()
             for path in self.at_end:
                 with contextlib.suppress(OSError):

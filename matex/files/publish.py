@@ -28,7 +28,7 @@ def publish(view: FileView) -> None:
     if view.knows_ranks:
         view.leads = True
         return
-    with real.passing():
+    with real.direct():
         for path in [] if view.ledger is None else view.ledger.asides():
             with contextlib.suppress(OSError):  # of a leader that died before it was whole
                 os.unlink(path)
@@ -102,7 +102,7 @@ def publish_open(view: FileView) -> None:
     """Publish again files that this rank opened before it led and still writes; local."""
     if not view.scratch.made:
         return
-    with real.passing():
+    with real.direct():
         for place in list(view.late):
             path = place[len(view.scratch.tree) :]
             is_open = place in _open_files(view)
@@ -121,7 +121,7 @@ def redirect_open(view: FileView) -> None:
     if not view.scratch.made:
         return
     below = view.scratch.tree
-    with real.passing():
+    with real.direct():
         for file in open_files.written():
             path = file.path[len(below) :]
             if not file.path.startswith(f"{below}/") or path not in view.own - view.kept_back:

@@ -13,13 +13,13 @@ from stat import S_ISDIR, S_ISLNK
 __all__ = [
     "aside_name",
     "copy",
+    "direct",
     "identity",
-    "is_passing",
+    "is_direct",
     "isdir",
     "islink",
     "lexists",
     "names",
-    "passing",
     "same",
 ]
 
@@ -40,21 +40,21 @@ chdir = os.chdir
 getcwd = os.getcwd
 utime = os.utime
 
-_passing = threading.local()
+_direct = threading.local()
 
 
 @contextlib.contextmanager
-def passing() -> Iterator[None]:
+def direct() -> Iterator[None]:
     """Context in which this thread works on the real files, whatever it calls."""
-    _passing.depth = getattr(_passing, "depth", 0) + 1
+    _direct.depth = getattr(_direct, "depth", 0) + 1
     try:
         yield
     finally:
-        _passing.depth -= 1
+        _direct.depth -= 1
 
 
-def is_passing() -> bool:
-    return getattr(_passing, "depth", 0) > 0
+def is_direct() -> bool:
+    return getattr(_direct, "depth", 0) > 0
 
 
 def lexists(path: str) -> bool:
@@ -100,7 +100,7 @@ def same(a: str, b: str) -> bool:
     """Whether both are files of the same content."""
     import filecmp
 
-    with passing():
+    with direct():
         return os.path.isfile(a) and os.path.isfile(b) and filecmp.cmp(a, b, shallow=False)
 
 
@@ -116,7 +116,7 @@ def copy(source: str, target: str, aside: str | None = None) -> None:
         aside: name of the copy until it is complete.
     """
     aside = aside_name(target) if aside is None else aside
-    with passing():
+    with direct():
         try:
             shutil.copyfile(source, aside)
             with contextlib.suppress(OSError):

@@ -43,7 +43,7 @@ class RealFolders:
             if known in links:
                 known = self._folder(links[known], links)
             else:
-                with real.passing():
+                with real.direct():
                     known = os.path.realpath(known)
             self._known[folder] = known
         return known

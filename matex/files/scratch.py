@@ -72,7 +72,7 @@ class Scratch:
 
     def ensure(self) -> None:
         if self._root is None:
-            with real.passing():
+            with real.direct():
                 name = f"{_prefix(str(self._pid))}{uuid.uuid4().hex[:8]}"
                 self._root = f"{tempfile.gettempdir()}/{name}"
                 self._hold = hold(Path(self._root))
@@ -93,7 +93,7 @@ class Scratch:
         """Remove the tree; local."""
         _point_at("/")
         if self._root is not None and os.getpid() == self._pid:
-            with real.passing():
+            with real.direct():
                 shutil.rmtree(self._root, ignore_errors=True)
                 os.close(self._hold)
             self._root = None
@@ -104,7 +104,7 @@ def remove_left() -> None:
 
     Those in other namespaces of process ids hold theirs.
     """
-    with real.passing():
+    with real.direct():
         for path in Path(tempfile.gettempdir()).glob(f"{_prefix('*')}*"):
             pid = path.name.split("-")[3]
             if pid.isdigit() and not Path(f"/proc/{pid}").exists():

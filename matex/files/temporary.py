@@ -42,7 +42,7 @@ def _own(files: Files, original: Callable[..., Any]) -> Callable[..., Any]:
         path = None if folder is None or view is None else files.path(folder)
         if path is not None and view is not None and view.is_mirrored(path):
             kwargs["dir"] = ALIAS + path
-        with real.passing():
+        with real.direct():
             made = original(*args, **kwargs)
         name = made[1] if isinstance(made, tuple) else getattr(made, "name", made)
         if isinstance(name, str | bytes):
@@ -57,7 +57,7 @@ def _of_processes(files: Files, original: Callable[[], str]) -> Callable[[], str
 
     @functools.wraps(original)
     def get_temp_dir() -> str:
-        with real.passing():
+        with real.direct():
             folder = original()
         files.temporary(folder)
         return folder

@@ -51,7 +51,7 @@ def _remove(view: FileView, path: str) -> None:
     below = {path, *_below(path)}
     if view.ledger is not None:
         below.update(name for name in view.ledger.paths() if name.startswith(f"{path}/"))
-    with real.passing():
+    with real.direct():
         if view.is_mirrored(path):
             below.update(name.removeprefix(ALIAS) for name in _below(ALIAS + path))
             shutil.rmtree(ALIAS + path, ignore_errors=True)

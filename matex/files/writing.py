@@ -35,7 +35,7 @@ def to_write(
         OSError: as Python would.
     """
     if not tree and not names and not view.is_mirrored(path) and real.islink(path):
-        with real.passing():
+        with real.direct():
             path = os.path.realpath(path)
     if view.leads:
         if view.ahead:

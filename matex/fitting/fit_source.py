@@ -13,7 +13,7 @@ from matex.errors import InputError
 from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.fit_state.fit_facts import FitFacts
 from matex.fitting.fit_state.saved_cursor import RAW
-from matex.partition.order import OrderSeed, Visits, as_stored, shuffled_anew
+from matex.partition.order import OrderSeed, RowOrder, as_stored, shuffled_anew
 from matex.run.context import RunContext
 from matex.run.terminal import Terminal
 from matex.sources.interface import RowSource, Source
@@ -118,7 +118,7 @@ def row_source(
         batches,
         batch_size=batch_size,
         multiplier=scaling.multiplier,
-        visits=chosen.visits,
+        row_order=chosen.row_order,
         order=chosen.word,
     )
 
@@ -127,7 +127,7 @@ class _Chosen(NamedTuple):
     """Order of a fit's samples, and its name."""
 
     word: str
-    visits: Visits
+    row_order: RowOrder
 
 
 def _order(samples: int, batch_size: int, shuffle: Any, seed: OrderSeed) -> _Chosen:

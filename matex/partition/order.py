@@ -9,9 +9,9 @@ import numpy as np
 
 from matex.partition.spans import Span
 
-__all__ = ["Order", "OrderSeed", "Visits", "as_stored", "hashes", "shuffled_anew"]
+__all__ = ["Order", "OrderSeed", "RowOrder", "as_stored", "hashes", "shuffled_anew"]
 
-Visits = Callable[[int], np.ndarray]
+RowOrder = Callable[[int], np.ndarray]
 """Function from an epoch's number to row numbers (int64), each once, in visiting order."""
 
 # Sums of fingerprints travel as float32, which is exact for integers up to this value.
@@ -107,16 +107,16 @@ class OrderSeed:
         return cls(cursor["seed"], None if keras < 0 else keras)
 
 
-def as_stored(samples: int) -> Visits:
+def as_stored(samples: int) -> RowOrder:
     """Row numbers in ascending order, for each epoch."""
     return lambda epoch: np.arange(samples)
 
 
-def shuffled_anew(samples: int, seed: int) -> Visits:
+def shuffled_anew(samples: int, seed: int) -> RowOrder:
     """Permutation of row numbers from *seed* and the epoch's number."""
 
-    def visits(epoch: int) -> np.ndarray:
+    def row_order(epoch: int) -> np.ndarray:
         generator = np.random.Generator(np.random.PCG64([seed, epoch]))
         return generator.permutation(samples)
 
-    return visits
+    return row_order

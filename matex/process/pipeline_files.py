@@ -56,7 +56,7 @@ def snapshot_place(view: FileView, path: str) -> str:
         return to_write(view, path, "overwrite", tree=True)
     there, place = view.place(path), view.scratch.new_name()
     if there is not None and real.isdir(there):
-        with real.passing():
+        with real.direct():
             shutil.copytree(there, place)
     view.lasting[path] = place
     return place

@@ -41,13 +41,13 @@ def record_recovery(
     *,
     step: int,
     sizes: tuple[int, int],
-    leaving: Collection[int],
+    asked_to_leave: Collection[int],
 ) -> None:
     """Record that the communicator was repaired, without the lost ranks.
 
     Args:
         sizes: numbers of working ranks before and after.
-        leaving: ranks that were asked to leave.
+        asked_to_leave: ranks that were asked to leave.
     """
     lost = [member.rank for member in recovery.lost]
     events.write(
@@ -57,7 +57,7 @@ def record_recovery(
         finished_by_peer=recovery.finished,
         generation=recovery.after.generation,
         lost=lost,
-        left=[rank for rank in lost if rank in leaving],
+        left=[rank for rank in lost if rank in asked_to_leave],
         detect_time_s=recovery.detect_time_s,
         repaired_time_s=recovery.repaired_time_s,
         joined=dict(recovery.replaced),
@@ -125,7 +125,7 @@ def ranks_text(ranks: Iterable[object]) -> str:
 
 
 def recovery_line(
-    recovery: ft.Recovery, *, step: int, size: int, of: int, leaving: Collection[int] = ()
+    recovery: ft.Recovery, *, step: int, size: int, of: int, asked_to_leave: Collection[int] = ()
 ) -> str:
     """Line about *recovery* for the user. Pure.
 
@@ -133,12 +133,12 @@ def recovery_line(
         step: number of the step.
         size: number of ranks that go on.
         of: number of ranks at the start.
-        leaving: ranks that were asked to leave.
+        asked_to_leave: ranks that were asked to leave.
     """
     parts = []
     if recovery.lost:
         lost = [member.rank for member in recovery.lost]
-        left = [rank for rank in lost if rank in leaving]
+        left = [rank for rank in lost if rank in asked_to_leave]
         parts.append(loss_text(lost, left, step=str(step)))
     if recovery.replaced:
         parts.append(f"{joining_text(dict(recovery.replaced))} from the reserve")

@@ -70,12 +70,14 @@ class RecoveryLog:
         step = self._ledger.step
         if recovery.lost:
             self._awaits_step = True
-            record_recovery(self._events, recovery, step=step, sizes=sizes, leaving=self._leaving)
+            record_recovery(
+                self._events, recovery, step=step, sizes=sizes, asked_to_leave=self._leaving
+            )
         else:
             record_joining(self._events, recovery, step=step, sizes=sizes)
         started_with = self._ledger.totals.world_size_start
         line = recovery_line(
-            recovery, step=step, size=sizes[1], of=started_with, leaving=self._leaving
+            recovery, step=step, size=sizes[1], of=started_with, asked_to_leave=self._leaving
         )
         self._terminal.say(line)
 

@@ -18,7 +18,7 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.data.prefetch import Prefetch
 from matex.errors import InputError
-from matex.partition.order import Order, Visits
+from matex.partition.order import Order, RowOrder
 from matex.partition.slot_capacity import SlotCapacity
 from matex.partition.spans import Span
 
@@ -169,7 +169,7 @@ class RowSource:
 
     Args:
         batch_size: number of rows of a step before *multiplier*; at most all samples.
-        visits: gives the order of each epoch, the same on every rank.
+        row_order: function that gives the order of each epoch, the same on every rank.
         order: name of the order.
         multiplier: function that gives the factor for *batch_size*; called anew for each step, and
             never larger than at the beginning of the epoch. 1 by default.
@@ -182,7 +182,7 @@ class RowSource:
         batches: Batches,
         *,
         batch_size: int,
-        visits: Visits,
+        row_order: RowOrder,
         order: str,
         multiplier: Callable[[], int] = lambda: 1,
     ) -> None:
@@ -190,7 +190,7 @@ class RowSource:
         self._reader = Prefetch(batches)
         self._script_batch_size = batch_size
         self._multiplier = multiplier
-        self._visits = visits
+        self._row_order = row_order
         self.order = order
         self.ran_out = False  # its rows are known by number
         self._order: Order | None = None
@@ -238,7 +238,7 @@ class RowSource:
         return batch
 
     def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
-        self._order = Order(visits=self._visits(epoch), batch_size=self._batch_size)
+        self._order = Order(visits=self._row_order(epoch), batch_size=self._batch_size)
         self._cursor = cursor
         first = self._cursor // self._batch_size
         while self._cursor < self._order.samples:

@@ -81,7 +81,7 @@ class RingRows(RowSource):
         super().__init__(
             batches,
             batch_size=batch_size,
-            visits=self._begin,
+            row_order=self._begin,
             order="ring",
             multiplier=multiplier,
         )

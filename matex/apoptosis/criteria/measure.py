@@ -109,10 +109,10 @@ def _rows(reading: Reading, inputs: Any) -> np.ndarray | None:
     return rows.reshape(-1, rows.shape[-1])
 
 
-def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:
-    """Number of samples, up to *most*, on which to measure *groups*; local.
+def samples_needed(net: Network, groups: Sequence[Group], limit: int) -> int:
+    """Number of samples, up to *limit*, on which to measure *groups*; local.
 
-    It is *most* where a kernel reads its units several times in each sample, as in a picture.
+    It is *limit* where a kernel reads its units several times in each sample, as in a picture.
     """
     counts = {id(variable): count for variable, count in net.work}
     rows = 1
@@ -120,9 +120,9 @@ def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:
         for reading in group.readings:
             times = len(occurrences(net.units.roots(reading.input_units), group.members))
             if times * counts.get(id(reading.kernel.variable), math.inf) > 1:
-                return most
+                return limit
             rows = max(rows, _wanted(group.width, alike=False))
-    return min(most, rows)
+    return min(limit, rows)
 
 
 def rows_wanted(net: Network, groups: Sequence[Group]) -> int:

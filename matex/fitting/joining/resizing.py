@@ -82,16 +82,16 @@ class Resizing(FitListener):
             elastic.resize_requests.remove()
         return (Request.from_bytes(text), int(coming)) if text else (None, 0)
 
-    def _say(self, request: Request, refused: str, leaving: tuple[int, ...], size: int) -> None:
+    def _say(self, request: Request, refused: str, asked: tuple[int, ...], size: int) -> None:
         run = self._run
         run.records.note(
             "resize", number=request.number, request=request.text,
-            host=request.host or None, leaving=list(leaving), world_size=size,
+            host=request.host or None, leaving=list(asked), world_size=size,
             refused=refused or None,
         )  # fmt: skip
         if refused:
             run.terminal.say(f"{request.text} is refused: {refused}")
             return
-        names = ", ".join(map(str, leaving))
-        who = f": rank {names} leaves" if len(leaving) == 1 else f": ranks {names} leave"
-        run.terminal.say(f"{request.text}{who if leaving else ''}")
+        names = ", ".join(map(str, asked))
+        who = f": rank {names} leaves" if len(asked) == 1 else f": ranks {names} leave"
+        run.terminal.say(f"{request.text}{who if asked else ''}")

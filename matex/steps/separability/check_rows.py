@@ -55,13 +55,13 @@ class CheckRows:
         """The rows of the interval *part*."""
         return keras_hooks.map_structure(lambda x: keras_hooks.cut_rows(x, *part), self.rows)
 
-    def repeated(self, most: int) -> CheckRows | None:
-        """Each row as often as gives at most *most* rows, in up to eight parts; None if once.
+    def repeated(self, limit: int) -> CheckRows | None:
+        """Each row as often as gives at most *limit* rows, in up to eight parts; None if once.
 
         Args:
-            most: number of rows.
+            limit: number of rows.
         """
-        times = most // self.count
+        times = limit // self.count
         if times < 2:
             return None
         places = [place for place in range(self.count) for _ in range(times)]

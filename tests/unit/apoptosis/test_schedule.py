@@ -79,7 +79,7 @@ def test_judging_costs_a_part_of_an_epoch_and_is_never_blind() -> None:
     narrow, wide = [10] * 9, [1000] * 3
 
     def rows(training: int, widths: list[int], scored: int = 2048) -> int:
-        return held_out_rows(training, scored=scored, widths=widths, flops=4e6, most=4096)
+        return held_out_rows(training, scored=scored, widths=widths, flops=4e6, limit=4096)
 
     assert rows(10**6, wide) == 4096
     assert rows(50_000, narrow) == 2329
