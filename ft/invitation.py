@@ -13,12 +13,16 @@ from ft import mpi
 from ft.bridge import Bridge, BridgeBroken, Message
 from ft.connecting import LONG_STEP_S, between_two, ended_after, to_all
 from ft.errors import Unrecoverable
-from ft.newcomers import COME, END, MEMBER
+from ft.newcomers import COME, END, MEMBER, STARTED
 from ft.views import View
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World
 
-__all__ = ["Admission", "Invitation"]
+__all__ = ["STARTED_FOR_IT", "Admission", "Invitation"]
+
+#: Environment variable about the process that MPI has started, where that has a forked one in its
+#: place: its process id, and the number of the signal at which both end, that one with status 1.
+STARTED_FOR_IT = "FT_STARTED_FOR_IT"
 
 _CONNECT_S = 120
 
@@ -72,7 +76,9 @@ class Invitation:
         self._look_for_end(welcome)
         self.rank = int(welcome["rank"])
         self.member = Member.here(self.rank)
-        bridge.tell({MEMBER: encode_member(self.member).tobytes().hex()})
+        started = [int(number) for number in os.environ.get(STARTED_FOR_IT, "").split()]
+        member = encode_member(self.member).tobytes().hex()
+        bridge.tell({MEMBER: member, STARTED: started or None})
 
     @staticmethod
     def received() -> Invitation | None:

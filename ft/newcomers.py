@@ -24,11 +24,12 @@ from ft.views import View
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World
 
-__all__ = ["COME", "END", "MEMBER", "Newcomer", "PendingProcess", "Spawn"]
+__all__ = ["COME", "END", "MEMBER", "STARTED", "Newcomer", "PendingProcess", "Spawn"]
 
-#: Fields of messages: the newcomer's own description; the request to connect with all ranks; the
-#: reason for which the newcomer must end.
-MEMBER, COME, END = "member", "come", "end"
+#: Fields of messages: the newcomer's own description; the process that MPI has started for it, and
+#: the signal that ends that; the request to connect with all ranks; the reason for which the
+#: newcomer must end.
+MEMBER, STARTED, COME, END = "member", "started", "come", "end"
 
 # Longest wait for a process that has just been started to initialise MPI, and time between looks.
 _ARRIVAL_S, _LOOK_S = 10.0, 0.01
@@ -120,6 +121,7 @@ class Newcomer:
         self._process = process
         self._bridge: Bridge | None = None
         self._awaits = False  # an answer to its last message
+        self._started: tuple[int, int] | None = None  # process id, and signal that ends it
         self._welcome = {**welcome, "rank": rank}
 
     def heard(self) -> Message | None:
@@ -145,6 +147,7 @@ class Newcomer:
         if message is not None and MEMBER in message:
             content = np.frombuffer(bytes.fromhex(message[MEMBER]), np.uint8)
             self.member = decode_member(self.rank, content)
+            self._started = message.get(STARTED)
             if self.is_here:
                 bridge.pid = self.member.pid
             return None
@@ -190,7 +193,8 @@ class Newcomer:
 
         A process that has just been started is waited for, at most some seconds: it could not
         finish MPI's initialisation without this one. One on this host gets SIGTERM, at which it
-        ends, others end when they next wait for their sponsor.
+        ends, others end when they next wait for their sponsor. Where MPI has started another
+        process for it, that must end first: mpiexec would kill and report it otherwise.
 
         Args:
             why: reason, kept as ``failure`` if there is none yet.
@@ -201,16 +205,22 @@ class Newcomer:
         while not (self.failure or self._is_met) and time.monotonic() < limit_s:
             self.heard()
             time.sleep(_LOOK_S)
-        self._end(signal.SIGTERM, why)
+        self._end(signal.SIGTERM, why, started=self._started)
 
-    def _end(self, number: signal.Signals, why: str) -> None:
-        """Send the signal to a process on this host that is at work, and a message to others."""
+    def _end(
+        self, number: signal.Signals, why: str, *, started: tuple[int, int] | None = None
+    ) -> None:
+        """Send the signal to a process on this host that is at work, and a message to others.
+
+        Args:
+            started: process to end in its place, and the signal for it.
+        """
         if self.is_here and not self._awaits:
             member = self.member
             assert member is not None
             with contextlib.suppress(ProcessLookupError):
                 if started_at(member.pid) == member.started:  # else its id is another's by now
-                    os.kill(member.pid, number)
+                    os.kill(*(started or (member.pid, number)))
         else:
             self.tell({END: why})
         self.failure = self.failure or why

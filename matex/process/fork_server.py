@@ -22,6 +22,7 @@ import sys
 import tempfile
 from typing import Any
 
+from ft.invitation import STARTED_FOR_IT
 from matex.process.libraries import import_libraries
 from matex.process.program import run_program
 from matex.run import fork_client
@@ -137,6 +138,7 @@ def _become(request: dict[str, Any]) -> None:
     """Take over environment, directory and cores of the requester; run its program."""
     os.environ.clear()
     os.environ.update(request["environment"])
+    os.environ[STARTED_FOR_IT] = " ".join(map(str, request["process"]))
     tempfile.tempdir = None  # which is asked for once, of the environment
     os.chdir(request["directory"])
     if not sys.flags.safe_path:

@@ -4,7 +4,8 @@ Importing TensorFlow is most of the time from the start of a process to its firs
 newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which imports it in the
 background. From then on newcomers are forked from the server, with the environment, files and cores
 of the process that asked. That process, the program of this module, is the one that MPI has
-started: it passes signals on, ends as the newcomer ends, and takes it along when it is killed. It
+started: it passes signals on, ends as the newcomer ends, and takes it along when it is killed, or
+ended by SIGURG: MPI reports a process that it has to kill because its newcomer went first. It
 is fast because it imports only the standard library. If the fork server is not ready, the
 process becomes the newcomer itself, by ``exec``.
 
@@ -40,6 +41,9 @@ __all__ = [
 
 # Signals that are passed on to the newcomer.
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+
+# Signal at which this process and the newcomer end. By default it is without effect.
+_ENDS_AT: Final = signal.SIGURG
 
 # Environment variables of one process of a job, which the fork server must not have.
 _OF_ONE_PROCESS: Final = ("PMIX_", "OMPI_", "PRTE_", "OPAL_")
@@ -157,6 +161,7 @@ def forked(arguments: Sequence[str], address: str) -> int:
         lives, other = os.pipe()  # the pipe by which this process tells that it has ended
         request = {
             "arguments": arguments,
+            "process": [os.getpid(), int(_ENDS_AT)],
             "environment": dict(os.environ),
             "directory": str(Path.cwd()),
             "cores": sorted(os.sched_getaffinity(0)),
@@ -260,6 +265,7 @@ def _ended_like(process: int, connection: socket.socket) -> int:
 
     for number in _PASSED_ON:
         signal.signal(number, pass_on)
+    signal.signal(_ENDS_AT, lambda _number, _frame: os._exit(1))
     try:
         status, _ = receive(connection)
     except (EOFError, OSError):  # the server has ended, which the newcomer survives
