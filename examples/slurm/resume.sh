@@ -13,7 +13,7 @@ set -eu
 source "${VENV:-.venv}/bin/activate"
 
 stop() {
-    kill -TERM "$run" || true # it may have ended by itself
+    kill -TERM $(jobs -p) || true # it may have ended by itself
 }
 trap stop USR1
 
