@@ -18,8 +18,8 @@ __all__ = ["Announcement"]
 class Announcement(FitListener):
     """Event of a fit, and line on how its numbers compare with plain Keras's. Local.
 
-    It is repeated where the comparison comes to something else: when a step is made anew, and once
-    the first one is made, for a step that is not traced tells only then what it does.
+    It is repeated where the comparison comes to something else: when a step is traced anew, and
+    after the first step, since what an eager one does is known only then.
 
     Args:
         batch_size: number of rows of a global batch.

@@ -108,7 +108,7 @@ class Relaunch:
         return {name for host in drained for name in self._names_of(host)}
 
     def _gone(self, hosts: Collection[str]) -> set[str]:
-        """Hosts of earlier starts that are none of *hosts*, as they call themselves."""
+        """Hosts, by their own names, that had ranks in earlier starts and are none of *hosts*."""
         begun = (e for e in this_job(all_events(self._report)) if e["event"] == "start")
         met = {event["host"] for event in begun}
         return {host for host in met if not set(hosts).intersection(self._names_of(host))}

@@ -19,5 +19,5 @@ class Passes(NamedTuple):
 
     @property
     def are_of_others(self) -> bool:
-        """Whether the other ranks have made the passes, and this one alone has not."""
+        """Whether the others have evaluated the passes before this rank joined: it skips them."""
         return self.digest is not None

@@ -124,7 +124,8 @@ def trace_anew(
 def agreed_capacity(communicator: ft.Communicator, wanted: SlotCapacity) -> SlotCapacity:
     """Largest capacity that a rank has *wanted*; collective.
 
-    It is the same on all of them, unless their data differ, of which the step itself then tells.
+    It is the same on all of them if their data are. If these differ, the step's own check of its
+    samples raises.
     """
     sizes = communicator.allgather(np.array([wanted.rows, *wanted.values], np.int64)).rows
     rows, *values = np.max(sizes, axis=0).tolist()

@@ -56,7 +56,9 @@ class CheckRecord:
     def with_floors(
         self, values: Iterable[Value], exchange: int = 0, *, known_only: bool = True
     ) -> list[Value]:
-        """*values* with floors by their sizes in the first rows that were checked. Local.
+        """*values* whose tolerance is at least the rounding error of the first check. Local.
+
+        It is 3e-5 of a value's magnitude there; for a gradient, of that of the largest gradient.
 
         Args:
             exchange: see :meth:`note`.

@@ -22,9 +22,10 @@ _NUDGE = 1 + 2.0**-20
 
 
 def varied_rows(rows: Any, one_for_all: Collection[int] = ()) -> Any | None:
-    """*rows* with other values in every second row where all rows have the same. Local.
+    """Copy of *rows* in which each value that all rows share differs in every second row. Local.
 
-    It is None if there is no such place. A value is replaced by 0, and 0 by 1.
+    Such a value becomes 0, and 0 becomes 1. It shows terms that add up only while a column is the
+    same in all rows. None if no value is.
 
     Args:
         rows: structure of eager tensors; sparse and ragged ones are kept.

@@ -9,10 +9,13 @@ EVERY = 4
 
 
 def groups(members: int, every: int, bound: int | None = None) -> int:
-    """Number of groups in which *members* push in turn: one by one, as far as the steps allow.
+    """Number of groups into which *members* are divided, which push one after the other.
 
-    While a push is under way each other group pushes once, so the number of groups is the *bound*
-    of the staleness plus one. None for no bound.
+    It is at most *every*, the steps between two pushes of a member. While one group's push is under
+    way, each other group pushes once, so that a push is at most as many updates stale.
+
+    Args:
+        bound: largest staleness, in updates; None, the default, for no limit.
     """
     return min(members, every, members if bound is None else bound + 1)
 
