@@ -124,6 +124,6 @@ def test_products_start_no_threads_that_wait_on_cores(
     with threadpool_limits(2, user_api="blas"):
         monkeypatch.setattr(np, "matmul", noted)
         summed(exchange, comm, parts_of(comm.world.rank, alike=2))
-        assert during
+        assert bool(during) == (comm.world.size > 1)  # one rank has nobody to send factors to
         assert all(each == {1} for each in during)
         assert threads() == {2}

@@ -19,6 +19,8 @@ from matex.replacing import replaced
 __all__ = ["arrays_noted", "follows_from_arguments", "reads_noted"]
 
 _LIBRARIES = ("tensorflow", "keras", "numpy")
+# Modules of TensorFlow's with the methods by which values are read.
+_VALUES = (".framework.ops", ".framework.tensor", ".ops.resource_variable_ops")
 
 
 @contextlib.contextmanager
@@ -75,11 +77,20 @@ def follows_from_arguments(tensor: Any) -> bool:
 
 
 def _is_by_script() -> bool:
-    """Whether code that is neither a library's nor matex's own has asked for a value."""
+    """Whether code that is neither a library's nor matex's own has asked for a value.
+
+    A function of TensorFlow's that reads one by itself, such as a number of rows, does the same on
+    all ranks.
+    """
     frame = sys._getframe(2)
+    is_asked = False
     while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        name = frame.f_globals.get("__name__", "")
+        package = name.partition(".")[0]
+        if package == "tensorflow" and not is_asked and not name.endswith(_VALUES):
+            return False
         if package not in _LIBRARIES:
             return package != "matex"
+        is_asked |= package != "tensorflow"
         frame = frame.f_back  # type: ignore[assignment]
     return False
