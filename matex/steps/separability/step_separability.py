@@ -187,6 +187,9 @@ class _StepComparison:
         is_alike = all(are_same(read[0], other) for other in read[1:])
         if not is_alike or self._step.makes_arrays_of_rows:
             return f"{name} reads in Python what it computes from its rows"
+        # A condition may be the same for these rows, and not for others.
+        if any(value.dtype == bool for value in read[0]) and self._step.searched_graph is None:
+            return f"{name} takes a branch in Python by the value of a tensor"
         return ""
 
     def _differing(self, whole: list[np.ndarray], *, first: bool = True) -> str:
