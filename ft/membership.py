@@ -13,6 +13,7 @@ from typing import Any
 
 from ft import mpi
 from ft.cold_spares import ColdSpares
+from ft.errors import FtError
 from ft.hooks import Hooks
 from ft.invitation import Admission
 from ft.newcomers import Newcomer
@@ -71,6 +72,7 @@ class Membership:
         self._newcomer: Newcomer | None = None
         self._silent_hosts = SilentHosts(lambda: other_hosts(self.world))
         self._is_wanted = False  # this rank waits, and a place is vacant
+        self._is_in_repair = False  # and stays so where an exception of the caller's ended one here
 
     def introduce(self, members: Sequence[Member]) -> None:
         """Set hosts and process ids of members that are known by rank only; local.
@@ -184,10 +186,11 @@ class Membership:
             on_change: function called after each view change.
 
         Returns:
-            True if they came; False, without *or_end*, if other ranks keep making operations.
+            True if they came; False, without *or_end*, if other ranks keep making operations, or
+            if this rank left a repair by an exception: the others are still in it.
         """
         elsewhere = 0
-        for _ in range(_VIEW_CHANGES):
+        for _ in range(0 if self._is_in_repair else _VIEW_CHANGES):
             if until():
                 return True
             self._log.leave_off(why)
@@ -227,20 +230,13 @@ class Membership:
         )
         # Other ranks may be in an operation that this rank does not take part in, or not yet.
         passed = purpose in ELSEWHERE or (purpose == Purpose.FILL and log.out_of_step)
-        interrupts = log.is_broken or passed
-        if interrupts and self.handle is not self.whole and not self.handle.Is_revoked():
+        apart = self.handle is not self.whole and not self.handle.Is_revoked()
+        if apart and (log.is_broken or passed):
             self.handle.Revoke()
         # A spare does not know why a repair happens, unless a place was vacant when it came.
         notice = log.is_broken or (purpose == Purpose.WAIT and not self._is_wanted)
         self._is_wanted = False
-        with self.hooks.waiting():
-            settled = repair(
-                self.whole,
-                change.settle,
-                point=self.hooks.recovery_point,
-                shut_silent=self._shut_silent,
-                await_notice=notice,
-            )
+        settled = self._repaired(change, await_notice=notice)
         if self._cold is not None:
             self._cold.shut_silent(before.everyone)
         if settled.finished:
@@ -252,6 +248,27 @@ class Membership:
         if matters and not before.is_spare:
             self.hooks.recovered(recovery)
         return recovery
+
+    def _repaired(self, change: ViewChange, *, await_notice: bool) -> Settled:
+        """Outcome of the repair for *change*; an exception of a hook's ends the membership."""
+        if self._is_in_repair:
+            fail_stop("this rank left a repair by an exception, and the others are still in it")
+        self._is_in_repair = True
+        point, shut_silent = self.hooks.recovery_point, self._shut_silent
+        with self.hooks.waiting():
+            try:
+                settled = repair(
+                    self.whole,
+                    change.settle,
+                    point=point,
+                    shut_silent=shut_silent,
+                    await_notice=await_notice,
+                )
+            except FtError:  # all ranks leave the repair by it
+                self._is_in_repair = False
+                raise
+        self._is_in_repair = False
+        return settled
 
     def _watch_hosts(self) -> None:
         if self.ulfm and self.world.spread:
@@ -276,10 +293,9 @@ class Membership:
 
     def _introduce_newcomer(self, settled: Settled) -> None:
         """Tell the newcomer that it is admitted, or end it; local, on its sponsor."""
-        newcomer = self._newcomer
-        if newcomer is None or settled.view.met != Purpose.ADMIT:
+        if (newcomer := self._newcomer) is None or settled.view.met != Purpose.ADMIT:
             return
         if settled.admitted is None:
             newcomer.give_up("a rank died while it was admitted")
-            return
-        newcomer.introduce(self.world, settled.view, self.hosts)
+        else:
+            newcomer.introduce(self.world, settled.view, self.hosts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ft
-from tests.fault.programs import add, begin, mark
+from tests.fault.programs import add, begin, end_by, mark
 from tests.fault.ranks import run
 
 STEPS = 6
@@ -54,3 +54,34 @@ def test_one_that_leaves_a_step_later_is_waited_for_no_longer() -> None:
     """It is in a sum that the others never come to: it ends itself, or they do."""
     job = run(compute_and_leave, ranks=3, leaving=[0, 1, 2], late=2)
     assert job.ended in ({2}, {0, 1}), job.output
+
+
+def leave_from_within_the_repair(dying: int, leaving: int) -> None:
+    """*dying* is killed between two sums, and *leaving* raises in the repair and catches that."""
+    communicator = begin()
+    ft.on_fail_stop(lambda reason: mark("reason", [reason, type(ft.program_error()).__name__]))
+    rank = communicator.world.rank
+
+    class Raising(ft.Hooks):
+        def recovery_point(self) -> None:
+            if rank == leaving:
+                raise ValueError("left in the repair")
+
+    communicator.attach(Raising())
+    try:
+        for step in range(6):
+            if rank == dying and step == 3:
+                end_by("SIGKILL")
+            mark(f"sum-{step}", add(communicator, step))
+    except ValueError as error:
+        mark("regrouped", communicator.regroup("it left the sums"))
+        ft.fail_stop("left alone", error=error)
+    mark("world", communicator.world.ranks)
+
+
+def test_who_leaves_the_repair_itself_comes_to_no_other_repair() -> None:
+    job = run(leave_from_within_the_repair, ranks=4, dying=1, leaving=2)
+    assert job.ended == {0, 3}, job.output
+    assert job["regrouped"] == {2: False}
+    assert job["reason"] == {2: ["left alone", "ValueError"]}
+    assert job["world"] == {rank: [0, 3] for rank in (0, 3)}
