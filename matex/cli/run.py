@@ -166,6 +166,7 @@ def _run(arguments: argparse.Namespace) -> int:
         parser.error(str(error))
     if idle := without_effect(LaunchOptions, Config):
         print(f"matex: variables without effect: {', '.join(idle)}", file=sys.stderr, flush=True)
+    _say_what_is_left_out(options)
     if options.dry_run:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec=_shown()))
         return 0
@@ -173,6 +174,16 @@ def _run(arguments: argparse.Namespace) -> int:
         return _compared(wanted) if options.compare else supervise(wanted)
     except InputError as error:
         parser.error(str(error))
+
+
+def _say_what_is_left_out(options: LaunchOptions) -> None:
+    """Say which part of a batch job has no ranks, unless *options* say where they start."""
+    job = batch_job()
+    if job is None or options.hosts is not None:
+        return
+    for sentence in (job.unused, job.step if options.ranks is None else ""):
+        if sentence:
+            print(f"matex: {sentence}", file=sys.stderr, flush=True)
 
 
 def _compared(wanted: Launch) -> int:

@@ -21,6 +21,8 @@ __all__ = ["Allocation", "allocation", "launcher_settings"]
 # lost, as the job does under --no-kill; and it does not wait for the cores of another step, which
 # one that lost a node holds for long.
 _SRUN = {"SLURM_NO_KILL": "set", "SLURM_OVERLAP": "1"}
+# sbatch --export sets it for all of the job's srun: without PATH and the like no daemon starts.
+_EXPORTED = {"SLURM_EXPORT_ENV": "ALL"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,8 @@ class Allocation:
             where it does not tell.
         ranks: number of processes that were asked for, over all nodes.
         hosts: ``a:4,b:4`` if the launcher needs it, else None.
+        unused: sentence about nodes of the job that are not among these; empty if there are none.
+        step: sentence about the step that *ranks* is of, where that is not the whole job; else "".
     """
 
     system: str
@@ -41,6 +45,8 @@ class Allocation:
     ranks: int
     hosts: str | None = None
     slots: Mapping[str, int] = field(default_factory=dict)
+    unused: str = ""
+    step: str = ""
 
 
 def allocation(
@@ -73,7 +79,8 @@ def launcher_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Variables to add to *environment*, of a batch job, for the launcher of its ranks. Pure."""
     if "SLURM_JOB_ID" not in environment:
         return {}
-    return {name: value for name, value in _SRUN.items() if name not in environment}
+    exported = _EXPORTED if "SLURM_EXPORT_ENV" in environment else {}
+    return {name: value for name, value in _SRUN.items() if name not in environment} | exported
 
 
 def _slurm(environment: Mapping[str, str]) -> Allocation:
@@ -83,7 +90,40 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
     ranks = _number(environment, "SLURM_NTASKS") if environment.get("SLURM_NTASKS") else sum(each)
     names = _named(environment.get("SLURM_JOB_NODELIST", ""))
     slots = dict.fromkeys(names, 1) | dict(zip(names, each, strict=False))
-    return Allocation(system="Slurm", nodes=nodes, ranks=ranks, slots=slots)
+    return Allocation(
+        system="Slurm",
+        nodes=nodes,
+        ranks=ranks,
+        slots=slots,
+        unused=_unused(environment),
+        step=_step(environment, nodes=nodes, ranks=ranks),
+    )
+
+
+def _unused(environment: Mapping[str, str]) -> str:
+    """Sentence about a heterogeneous job's nodes of which a launcher's variables do not tell."""
+    components = environment.get("SLURM_HET_SIZE", "1")
+    if components == "1":
+        return ""
+    return (
+        f"the heterogeneous job has {components} components, and ranks start on the nodes of the "
+        f"first alone: ask for all nodes in one component"
+    )
+
+
+def _step(environment: Mapping[str, str], *, nodes: int, ranks: int) -> str:
+    """Sentence about a step of some of the job's nodes, of which the number of tasks is.
+
+    In a shell that salloc has started in a step these variables are the job's.
+    """
+    of_step = "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"
+    given = environment.get("SLURM_STEP_NUM_NODES", "")
+    if len({environment.get(name) for name in of_step}) > 1 or given in ("", str(nodes)):
+        return ""
+    return (
+        f"srun gave this step {given} of the job's {nodes} nodes, so the number of ranks is the "
+        f"step's, {ranks}: start matex run without srun, or give -n"
+    )
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -141,8 +181,10 @@ def _lsf(text: str) -> Allocation | None:
             "environment variable LSB_MCPU_HOSTS must be hosts and numbers, as in 'a 4 b 4'. "
             f"Received: {text!r}"
         )
-    slots = {host: int(count) for host, count in zip(words[::2], words[1::2], strict=True)}
-    if not slots:
+    slots: Counter[str] = Counter()  # a host may be named again
+    for host, count in zip(words[::2], words[1::2], strict=True):
+        slots[host] += int(count)
+    hosts = ",".join(f"{host}:{count}" for host, count in slots.items() if count)
+    if not hosts:
         return None
-    hosts = ",".join(f"{host}:{count}" for host, count in slots.items())
-    return Allocation(system="LSF", nodes=len(slots), ranks=sum(slots.values()), hosts=hosts)
+    return Allocation(system="LSF", nodes=hosts.count(",") + 1, ranks=slots.total(), hosts=hosts)

@@ -24,8 +24,9 @@ def assert_finished(job: Job, *, ranks: int) -> None:
 
 
 def test_a_killed_rank_is_survived_on_several_nodes(submit: Submit) -> None:
+    """Also in a job that exports no variables, for which srun would start no daemon."""
     kill = "--inject kill:rank=2,step=12"
-    job = submit(*EACH, lines=f"exec {{run}} {kill} {training(60)}")
+    job = submit(*EACH, "--export=NONE", lines=f"exec {{run}} {kill} {training(60)}")
     job.wait("COMPLETED")
     assert_finished(job, ranks=2)
     (fault,) = job.summary["faults"]

@@ -135,6 +135,33 @@ JOBS = {
 }
 
 
+HET = {"SLURM_HET_SIZE": "2", "SLURM_TASKS_PER_NODE": "4(x2)"}
+STEP = {
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "8",
+    "SLURM_TASKS_PER_NODE": "8",
+}
+LEFT_OUT = {
+    "components": (HET, "2 components, and ranks start on the nodes of the first alone"),
+    "step": (STEP, "srun gave this step 1 of the job's 2 nodes"),
+    "shell-of-salloc": ({**STEP, "SLURM_TASKS_PER_NODE": "4(x2)"}, ""),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_line_says_which_part_of_a_job_of_slurm_has_no_ranks(
+    case: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    further, expected = LEFT_OUT[case]
+    for name, value in {**JOBS["slurm"][0], **further}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["run", "--dry-run", str(place / "train.py")]) == 0
+    said = capsys.readouterr().err
+    assert expected in said and bool(said) == bool(expected)
+    assert main(["run", "--dry-run", "--hosts", "a:2,b:2", "-n", "4", str(place / "train.py")]) == 0
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_in_a_batch_job_ranks_and_hosts_are_those_of_the_job(
     job: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -55,6 +55,10 @@ CASES: dict[str, tuple[dict[str, str], Allocation | None]] = {
         {"LSB_MCPU_HOSTS": "a 20 b 4"},
         Allocation(system="LSF", nodes=2, ranks=24, hosts="a:20,b:4"),
     ),
+    "lsf-named-again": (
+        {"LSB_MCPU_HOSTS": "a 2 b 4 a 1 c 0"},
+        Allocation(system="LSF", nodes=2, ranks=7, hosts="a:3,b:4"),
+    ),
     "lsf-empty": ({"LSB_MCPU_HOSTS": ""}, None),
 }
 
@@ -73,3 +77,11 @@ def test_a_step_of_slurm_outlives_a_node_and_the_user_has_the_last_word() -> Non
     assert launcher_settings({}) == {}
     assert launcher_settings(SLURM) == {"SLURM_NO_KILL": "set", "SLURM_OVERLAP": "1"}
     assert "SLURM_NO_KILL" not in launcher_settings({**SLURM, "SLURM_NO_KILL": "no"})
+
+
+def test_the_daemons_of_a_job_that_exports_nothing_get_the_variables_of_the_ranks() -> None:
+    """Without PATH and the like none starts."""
+    for exported in ("NONE", "HOME,USER"):
+        settings = launcher_settings({**SLURM, "SLURM_EXPORT_ENV": exported})
+        assert settings["SLURM_EXPORT_ENV"] == "ALL"
+    assert "SLURM_EXPORT_ENV" not in launcher_settings(SLURM)

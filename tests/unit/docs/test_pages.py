@@ -67,6 +67,7 @@ def test_each_option_that_is_named_exists() -> None:
         "--batch",
         "--cpus-per-task",
         "--distribution",
+        "--export",
         "--no-kill",
         "--requeue",
         "--signal",
