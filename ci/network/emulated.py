@@ -181,6 +181,21 @@ def end_tidily() -> None:
     signal.signal(signal.SIGTERM, leave)
 
 
+@contextlib.contextmanager
+def ended_tidily() -> Iterator[None]:
+    """Context in which SIGTERM ends this process as by :func:`end_tidily`; local.
+
+    A process that waits for work is to end by the system's own way: an exception that comes in a
+    destructor is only printed, and one that comes right before a lock is waited for, never.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    end_tidily()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def with_command(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, list[str]]:
     """The options of this program's command line, and the command that follows them after ``--``.
 

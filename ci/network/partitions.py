@@ -23,11 +23,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ci.jobs import ROOT, environment
-from ci.network.emulated import Emulated, emulated, end_tidily
+from ci.network.emulated import Emulated, emulated, end_tidily, ended_tidily
 from ci.network.partition_observer import problems, times
 from ci.network.switch import Link
 from ci.patience import patience
@@ -192,7 +193,16 @@ def judged(case: Case, keep: Path | None) -> tuple[bool, str]:
 
 
 def _judged(work: tuple[Case, Path | None]) -> tuple[bool, str]:
-    return judged(*work)
+    with ended_tidily():
+        return judged(*work)
+
+
+def workers(jobs: int) -> Pool:
+    """Processes that judge so many cases at a time, each in one of its own.
+
+    A case's network is called after its process, and its switch has a core's time.
+    """
+    return multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1)
 
 
 def main() -> int:
@@ -221,9 +231,7 @@ def main() -> int:
     keep = arguments.keep
     work = [(case, keep / str(number) if keep else None) for number, case in enumerate(cases)]
     bad = 0
-    # A process for each case: its network is called after it, and its switch has a core's time.
-    apart = multiprocessing.get_context("spawn")
-    with apart.Pool(arguments.jobs, initializer=end_tidily, maxtasksperchild=1) as pool:
+    with workers(arguments.jobs) as pool:
         for is_right, lines in pool.imap_unordered(_judged, work):
             print(lines, flush=True)
             bad += not is_right

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from ci.jobs import environment
-from ci.network.partitions import judge
+from ci.network.emulated import ended_tidily
+from ci.network.partitions import judge, workers
 from tests.ci.test_partition_observer import WHOLE, step
 
 BEGIN_S, END_S = 60.0, 60.0
@@ -52,6 +53,16 @@ def test_a_file_that_cannot_be_read_is_a_finding(left: Path, name: str) -> None:
     *wrong, line = judged(left)
     assert [problem for problem in wrong if "cannot be read: [Errno 21]" in problem]
     assert line.startswith("  status 0")
+
+
+def test_a_process_that_waits_for_a_case_is_ended_by_the_system() -> None:
+    """A handler would come to nothing where the signal arrives right before the wait."""
+    with workers(1) as pool:
+        assert pool.apply(signal.getsignal, (signal.SIGTERM,)) is signal.SIG_DFL
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit), ended_tidily():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_case_that_is_told_to_end_again_and_again_leaves_nothing(tmp_path: Path) -> None:
