@@ -71,8 +71,7 @@ class Membership:
         self._cold, self._log = cold, log
         self._newcomer: Newcomer | None = None
         self._silent_hosts = SilentHosts(lambda: other_hosts(self.world))
-        self._is_wanted = False  # this rank waits, and a place is vacant
-        self._is_in_repair = False  # and stays so where an exception of the caller's ended one here
+        self._is_wanted = self._is_in_repair = False  # is wanted: it waits, and a place is vacant
 
     def introduce(self, members: Sequence[Member]) -> None:
         """Set hosts and process ids of members that are known by rank only; local.
