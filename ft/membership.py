@@ -229,8 +229,8 @@ class Membership:
         )
         # Other ranks may be in an operation that this rank does not take part in, or not yet.
         passed = purpose in ELSEWHERE or (purpose == Purpose.FILL and log.out_of_step)
-        apart = self.handle is not self.whole and not self.handle.Is_revoked()
-        if apart and (log.is_broken or passed):
+        interrupts = log.is_broken or passed  # never on a rank in reserve, which has no handle
+        if interrupts and self.handle is not self.whole and not self.handle.Is_revoked():
             self.handle.Revoke()
         # A spare does not know why a repair happens, unless a place was vacant when it came.
         notice = log.is_broken or (purpose == Purpose.WAIT and not self._is_wanted)
