@@ -75,7 +75,7 @@ def characters():
     of_letters = layers.Embedding(30, 4)(letters)
     of_letters = keras.ops.max(of_letters, axis=2)
     both = layers.Concatenate()([layers.Embedding(50, 8)(words), of_letters])
-    hidden = layers.Bidirectional(layers.LSTM(4))(both)
+    hidden = layers.SimpleRNN(4)(both)
 
     def batches():
         for start in range(0, 64, 16):
@@ -107,7 +107,7 @@ def tags():
 
     tokens = keras.Input((None,), dtype="int32")
     hidden = layers.Embedding(50, 8, mask_zero=True)(tokens)
-    hidden = layers.GRU(6, return_sequences=True)(hidden)
+    hidden = layers.SimpleRNN(6, return_sequences=True)(hidden)
     model = keras.Model(tokens, layers.Dense(3, "softmax")(hidden))
     model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy")
     tell("tags", model, model.fit(batches(), steps_per_epoch=4, epochs=2, verbose=0))

@@ -24,9 +24,14 @@ def embedded(inputs):
     return layers.Embedding(WORDS, 6, mask_zero=True)(inputs)
 
 
-def tagger(cell=layers.LSTM):
+def attending(words):
+    """Mask and all, and traced in a third of the time that a recurrent layer takes."""
+    return layers.MultiHeadAttention(2, 3)(words, words)
+
+
+def tagger(reader=attending):
     inputs = keras.Input((None,), dtype="int32")
-    hidden = layers.Bidirectional(cell(5, return_sequences=True))(embedded(inputs))
+    hidden = reader(embedded(inputs))
     return keras.Model(inputs, layers.Dense(TAGS, "softmax", kernel_regularizer="l2")(hidden))
 
 
@@ -50,13 +55,14 @@ def trained(model, *data, loss, metrics=None, rate=0.1, epochs=2, compiling=(), 
 def tags():
     loss = "sparse_categorical_crossentropy"
     data = {"validation_data": (TEXT, LABELS)}
-    return trained(tagger(), TEXT, LABELS, loss=loss, metrics=["accuracy"], **data)
+    model = tagger(layers.Bidirectional(layers.LSTM(5, return_sequences=True)))
+    return trained(model, TEXT, LABELS, loss=loss, metrics=["accuracy"], **data)
 
 
 def tags_of_padded_batches():
     data = tf.data.Dataset.from_tensor_slices((TEXT, LABELS, LENGTHS))
     data = data.map(lambda x, y, n: (x[:n], y[:n])).padded_batch(BATCH)
-    model = tagger(layers.GRU)
+    model = tagger(layers.GRU(5, return_sequences=True))
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return result(model.fit(data, epochs=2, verbose=0).history, model)
 
@@ -128,11 +134,12 @@ def translation():
 def several_outputs():
     inputs = keras.Input((STEPS,), dtype="int32", name="text")
     hidden = layers.LSTM(5, return_sequences=True)(embedded(inputs))
+    last = layers.SimpleRNN(3)(hidden)
     outputs = {
         "tags": layers.Dense(TAGS, "softmax", name="tags")(hidden),
         "sums": layers.Dense(1, name="sums")(hidden),
-        "kind": layers.Dense(1, "sigmoid", name="kind")(layers.GRU(3)(hidden)),
-        "mean": layers.Dense(1, name="mean")(layers.LSTM(3)(hidden)),
+        "kind": layers.Dense(1, "sigmoid", name="kind")(last),
+        "mean": layers.Dense(1, name="mean")(last),
     }
     losses = {
         "tags": "sparse_categorical_crossentropy",
