@@ -21,7 +21,6 @@ from matex.checkpointing.earlier_fit_store import EarlierFitStore
 from matex.checkpointing.resume import newest_common_snapshot
 from matex.checkpointing.save_interval import SaveInterval
 from matex.checkpointing.starts import Starts
-from matex.checkpointing.stop_requests import StopRequest
 from matex.checkpointing.tier import Tier
 from matex.checkpointing.writer_rotation import (
     team_size,
@@ -65,9 +64,9 @@ class Saver:
 
     Args:
         config, communicator, events: configuration, ranks and event log of the run.
-        stop_request: learns how long saving takes.
         warn: function that prints a line for the user.
         before_attempt: function called before each attempt of :meth:`save_for_all`.
+        on_saved: function called with the seconds that a file took; in the writing thread.
     """
 
     def __init__(
@@ -75,14 +74,14 @@ class Saver:
         config: Config,
         communicator: ft.Communicator,
         events: EventLog,
-        stop_request: StopRequest,
         warn: Callable[[str], None],
         *,
         before_attempt: Callable[[], None],
+        on_saved: Callable[[float], None],
     ) -> None:
         self._config = config
         self._communicator = communicator
-        self._stop_request = stop_request
+        self._on_saved = on_saved
         self._warn = warn
         self._before_attempt = before_attempt
         self._nbytes = 0
@@ -287,5 +286,5 @@ class Saver:
 
     def _on_file(self, saved: checkpoints.Saved) -> None:
         """Record that a file, or this rank's part of it, was written; in the writing thread."""
-        self._stop_request.note_save(saved.seconds)
+        self._on_saved(saved.seconds)
         self._interval.note_cost(saved.busy_s)

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from matex import keras_hooks
-from matex.checkpointing.stop_requests import stopped_in_custom_loop
 from matex.errors import NonFiniteGradients, TrainingError
 from matex.exchange import sums
 from matex.exchange.traffic import Traffic
 from matex.fitting.equal_sums import TAIL, are_equal, cut, packed
 from matex.fitting.gradient_comparison import Comparison, compared
 from matex.fitting.step_counts import StepCounts
+from matex.preemption.stop_request import stopped_in_custom_loop
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.nonfinite_notes import note_replaced

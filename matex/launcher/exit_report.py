@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from matex.checkpointing.stop_requests import STATUS
 from matex.launcher.lines import is_unread, say, show
 from matex.launcher.root_cause import End, crash_in, root_cause, survived
+from matex.preemption.exits import STATUS
 from matex.records import summary as summaries
 from matex.records.console import log_name
 from matex.records.events import EVENTS, Event, read_events

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 import ft
 from matex import session
 from matex.checkpointing.host_memory import ready_segments
-from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.launcher.locks import leave_inherited
+from matex.preemption.stop_request import StopRequest
 from matex.process import child_output, devices, own_interrupts, standard_input
 from matex.process.libraries import import_libraries, place_libraries
 from matex.process.mpi_start import MpiStart, start_mpi

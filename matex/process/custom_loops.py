@@ -8,13 +8,13 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.checkpointing import model_state
-from matex.checkpointing.stop_requests import stopped_in_custom_loop
 from matex.errors import InputError, Unsupported
 from matex.fitting.loops.loop_steps import LoopSteps
 from matex.fitting.loops.train_on_batch import BatchTrainers
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.whole_batches import slower
+from matex.preemption.stop_request import stopped_in_custom_loop
 from matex.process.call_stack import CallKind, CallStack
 from matex.run.context import RunContext
 

@@ -1,7 +1,7 @@
 """Interrupts that the script sends to its own process: exceptions, as in plain Python.
 
 SIGINT from other processes is a stop request, see
-:class:`matex.checkpointing.stop_requests.StopRequest`. A signal does not tell its sender, so the
+:class:`matex.preemption.stop_request.StopRequest`. A signal does not tell its sender, so the
 Python functions that send it do.
 """
 
@@ -12,7 +12,7 @@ import functools
 import os
 import signal
 
-from matex.checkpointing.stop_requests import StopRequest
+from matex.preemption.stop_request import StopRequest
 from matex.replacing import replace
 
 __all__ = ["install"]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import ft
-from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.config import Config
 from matex.data.reading_errors import data_error_in
 from matex.errors import DataError, MatexError, StopRequested
+from matex.preemption.exits import PreemptedExit, SpareReleased
 from matex.process.bootstrap import start_rank
 from matex.process.libraries import error_of_graphs
 from matex.process.program import file_of, run_program

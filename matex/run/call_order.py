@@ -10,10 +10,10 @@ from typing import NoReturn
 
 import ft
 from ft.error_text import in_one_line
-from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.data.reading_errors import data_error_in
 from matex.errors import InputError, MatexError
 from matex.exchange.texts import allgather_texts
+from matex.preemption.exits import PreemptedExit, SpareReleased
 from matex.records.tracebacks import shorten
 
 __all__ = ["CallOrder", "difference"]

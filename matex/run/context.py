@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ft
 from matex.checkpointing.saver import Saver
-from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config, arbiter_setting
 from matex.config.compressions import compression_of
 from matex.exchange import Choice
+from matex.preemption.stop_request import StopRequest
 from matex.records.events import EventLog
 from matex.records.fault_events import record_fault
 from matex.run.arrivals import Arrivals
@@ -78,8 +78,8 @@ class RunContext:
         watch = StepWatch(config, communicator, events, ledger, self.terminal)
         self.watchdog = watch.watchdog
         saver = Saver(
-            config, communicator, events, stop_request, self.terminal.warn,
-            before_attempt=lambda: faults.at("checkpoint"),
+            config, communicator, events, self.terminal.warn,
+            before_attempt=lambda: faults.at("checkpoint"), on_saved=stop_request.note_save,
         )  # fmt: skip
         self.checkpoints = RunCheckpoints(saver, ledger, self.ranks, joining)
         compression = config.compression if config.strategy == "sync" else "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matex.checkpointing.stop_requests import StopRequest
+from matex.preemption.stop_request import StopRequest
 from matex.records.summary import Stopped
 
 __all__ = ["RunOutcome"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from matex.checkpointing.saver import MakeState
-from matex.checkpointing.stop_requests import MISSING, PreemptedExit, described
+from matex.preemption.exits import PreemptedExit
+from matex.preemption.stop_request import MISSING, described
 from matex.records.starts import stop_signals
 from matex.run.context import RunContext
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ft
 from matex.checkpointing.saver import FILES, Saver
-from matex.checkpointing.stop_requests import StopRequest
+from matex.preemption.stop_request import StopRequest
 from matex.records.step_report import StepRequests
 from matex.run.elastic_ranks import ElasticRanks
 

@@ -20,12 +20,12 @@ import ft
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
-from matex.checkpointing.stop_requests import SpareReleased
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.joining.joinable_fit import JoinableFit
 from matex.fitting.joining.spare_handover import Handover, give_files
 from matex.fitting.joining.state_transfer import receive_snapshot, send_snapshot
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
+from matex.preemption.exits import SpareReleased
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 

@@ -27,8 +27,12 @@ def test_a_team_waits_for_a_process_that_cannot_be_seen(
     other = replace(me, rank=1, pid=ended.pid, **apart)  # type: ignore[arg-type]
     communicator = SimpleNamespace(world=ft.World(members=(me, other), rank=0))
     config = Config(checkpoint=None, checkpoint_part_mb=1e-6)
-    given = config, communicator, None, None, print
-    saver = Saver(*given, before_attempt=lambda: None)  # type: ignore[arg-type]
+    given = config, communicator, None, print
+    saver = Saver(  # type: ignore[misc]
+        *given,  # type: ignore[arg-type]
+        before_attempt=lambda: None,
+        on_saved=lambda seconds: None,
+    )
     saver._nbytes = 10**6
     team, writes = saver._team(SimpleNamespace(number=1), 0)  # type: ignore[arg-type]
     assert team is not None and writes

@@ -1,8 +1,7 @@
-"""Stop requests: their sources on a rank, and how all ranks leave together.
+"""Stop requests: their sources on a rank, and how all ranks learn of them.
 
 A signal or the clock only sets a flag. It travels with the gradients of the next step, so
-all ranks know of it after the same step, save, and leave with status 75 (EX_TEMPFAIL of
-sysexits.h), by which a job script knows that it may put itself back into the queue.
+all ranks know of it after the same step, save, and leave (:mod:`matex.preemption.exits`).
 """
 
 from __future__ import annotations
@@ -20,16 +19,12 @@ __all__ = [
     "CLOCK",
     "MISSING",
     "SIGNALS",
-    "STATUS",
-    "PreemptedExit",
-    "SpareReleased",
     "StopRequest",
     "described",
     "margin_s",
     "stopped_in_custom_loop",
 ]
 
-STATUS = 75
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 #: Code in place of a signal's number, for a stop request by the wall time.
@@ -37,26 +32,6 @@ CLOCK = 1000
 
 #: Code for missing ranks: there was no request, and all ranks are to be started again.
 MISSING = 1001
-
-
-class PreemptedExit(SystemExit):
-    """Raised on every rank after the same step, once the checkpoint is safe.
-
-    A SystemExit, so that no ``except Exception`` in a script takes it for an error of its own.
-
-    Args:
-        resumable: whether there is a checkpoint: then the status is `STATUS`, else 1.
-    """
-
-    def __init__(self, *, resumable: bool) -> None:
-        super().__init__(STATUS if resumable else 1)
-
-
-class SpareReleased(SystemExit):
-    """Raised on a spare when the others leave: the script does not continue here."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
 
 
 def described(code: int) -> str:

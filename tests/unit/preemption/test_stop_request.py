@@ -14,24 +14,18 @@ import pytest
 
 import matex
 from ci.patience import patience
-from matex.checkpointing.stop_requests import (
-    CLOCK,
-    STATUS,
-    PreemptedExit,
-    StopRequest,
-    described,
-    margin_s,
-)
 from matex.errors import StopRequested
 from matex.launcher.job import Job
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
+from matex.preemption.exits import STATUS, PreemptedExit
+from matex.preemption.stop_request import CLOCK, StopRequest, described, margin_s
 from matex.records.heartbeat_file import FILE, HeartbeatFile, Sign, read_sign
 
 ROOT = Path(matex.__file__).parents[1]
 
 LISTENER = """
 import os, signal, sys
-from matex.checkpointing.stop_requests import StopRequest
+from matex.preemption.stop_request import StopRequest
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
 stop_request = StopRequest()
 stop_request.listen()
@@ -58,7 +52,7 @@ def test_a_signal_is_noted_and_ends_nothing(number: signal.Signals) -> None:
 
 OWN = """
 import _thread, os, signal
-from matex.checkpointing.stop_requests import StopRequest
+from matex.preemption.stop_request import StopRequest
 from matex.process import own_interrupts
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
@@ -115,7 +109,7 @@ def test_a_signal_that_the_script_answers_itself_is_left_to_it() -> None:
 
 FORKING = """
 import os, signal, time
-from matex.checkpointing.stop_requests import StopRequest
+from matex.preemption.stop_request import StopRequest
 StopRequest().listen()
 child = os.fork()
 if child == 0:
