@@ -21,8 +21,8 @@ _TAKEN = frozenset({"nan", "bitflip"})
 class Injector:
     """Injects the faults that hit this rank. Local; each fault fires once.
 
-    ``step`` is the number of the running step, set by the program. Fault times are counted from
-    the construction.
+    ``step`` is the number of the running step, set by the program if it gives no function of that
+    name. Fault times are counted from the construction.
 
     Args:
         faults: the whole plan.
@@ -30,6 +30,8 @@ class Injector:
         host: name of this rank's host, for faults of kind ``node``; "" by default.
         before: function called with the fault just before it takes effect, to record it.
         clock: function that returns seconds; ``time.monotonic`` by default.
+        step: function that returns the number of the running step; None, the default, where the
+            program sets it.
 
     Example:
         >>> injector = ft.Injector([ft.parse_fault("nan:rank=1,step=7")], rank=1)
@@ -48,6 +50,7 @@ class Injector:
         host: str = "",
         before: Callable[[Fault], None] = lambda fault: None,
         clock: Callable[[], float] = time.monotonic,
+        step: Callable[[], int] | None = None,
     ) -> None:
         self._waiting = [fault for fault in faults if fault.hits(rank, host)]
         self._before = before
@@ -56,7 +59,18 @@ class Injector:
         self._heard: Counter[str] = Counter()
         self._slow: Fault | None = None
         self._slow_until = 0
-        self.step = 0
+        self._counted = step
+        self._step = 0
+
+    @property
+    def step(self) -> int:
+        """Number of the running step."""
+        return self._step if self._counted is None else self._counted()
+
+    @step.setter
+    def step(self, step: int) -> None:
+        """Set the number to *step*, where no function gives it."""
+        self._step = step
 
     def at(self, phase: str) -> None:
         """Fire the faults that are due in *phase* of the current ``step``.

@@ -99,6 +99,10 @@ def measure(name: str, rounds: int) -> None:
 
         virtual_workers = 0
 
+        @property
+        def step(self) -> int:
+            return run.steps.step
+
         def make_exchange(self, layout: Layout, check_finite: bool) -> GraphExchange:
             return run.steps.make_exchange(layout, check_finite)
 

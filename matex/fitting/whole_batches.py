@@ -19,7 +19,7 @@ from matex.records.equality import in_words
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.processor import Threads
-from matex.steps.bitflips import flip
+from matex.steps.bitflips import flip_injected
 
 __all__ = ["WholeBatches", "slower"]
 
@@ -139,9 +139,8 @@ class WholeBatches:
         Without an iterator of shared steps it makes those of one call of Keras's train function.
         """
         at_once = 1 if self._is_iterating else self._model.steps_per_execution
-        replicated, faults = self._replicated, self._run.steps.faults
-        for fault in faults.take("bitflip"):
-            flip(self._model, fault, step=faults.step)
+        replicated, steps = self._replicated, self._run.steps
+        flip_injected(self._model, steps.faults, step=steps.step)
         replicated.begin_comparison()
         with replicated.counts.train_step(has_several=at_once > 1), replicated.own_error():
             logs = make()

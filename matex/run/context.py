@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ft
 from matex.checkpointing.saver import Saver
 from matex.config import Config, arbiter_setting
@@ -66,7 +68,7 @@ class RunContext:
         welcome = None if joining is None else joining.welcome
         setting = arbiter_setting()
         launcher = LauncherClient(setting) if setting else None
-        faults = _faults(config, communicator, events)
+        faults = _faults(config, communicator, events, step=lambda: self.records.ledger.step)
         self.config = config
         self.communicator = communicator
         self.outcome = RunOutcome(stop_request)
@@ -138,12 +140,13 @@ class RunContext:
         )
 
 
-def _faults(config: Config, communicator: ft.Communicator, events: EventLog) -> ft.Injector:
+def _faults(
+    config: Config, communicator: ft.Communicator, events: EventLog, *, step: Callable[[], int]
+) -> ft.Injector:
     """Fault injector of this rank, which records each fault before it strikes."""
 
     def record(fault: ft.Fault) -> None:
-        record_fault(events, fault, step=faults.step)
+        record_fault(events, fault, step=step())
 
     me = communicator.world.me
-    faults = ft.Injector(config.faults, rank=me.rank, host=me.host, before=record)
-    return faults
+    return ft.Injector(config.faults, rank=me.rank, host=me.host, before=record, step=step)

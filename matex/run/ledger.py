@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ft
 from matex.records.step_report import StepReport
 from matex.records.summary import Totals
 from matex.run.job_counts import JobCounts
@@ -20,13 +19,12 @@ class RunLedger:
 
     Args:
         totals: counts at the start.
-        faults: injector of the run, which strikes by the number of the step.
     """
 
-    def __init__(self, totals: Totals, faults: ft.Injector) -> None:
+    def __init__(self, totals: Totals) -> None:
         self._totals = totals
         self.job = JobCounts(totals)
-        self._faults = faults
+        self._step = 0
 
     @property
     def totals(self) -> Totals:
@@ -39,11 +37,11 @@ class RunLedger:
 
         It is counted from 0 over all fits and over resumptions.
         """
-        return self._faults.step
+        return self._step
 
     def go_to_step(self, step: int) -> None:
         """Set the number of the next step to *step*, after steps of an earlier start."""
-        self._faults.step = step
+        self._step = step
 
     def expect_samples(self, samples: int) -> None:
         """Count *samples* to be trained on; negative if they are left out after all."""
@@ -55,7 +53,7 @@ class RunLedger:
 
     def next_step(self) -> None:
         """Advance to the next step, after everything of this one was recorded."""
-        self._faults.step += 1
+        self._step += 1
 
     def count_epoch(self, metrics: Mapping[str, float], staleness: Mapping[int, int]) -> None:
         """Count a finished epoch.

@@ -44,7 +44,7 @@ class RunRecords:
         totals = Totals(
             world_size_start=ranks.active, spares=config.spares, strategy=config.strategy
         )
-        self.ledger = RunLedger(totals, faults)
+        self.ledger = RunLedger(totals)
         parts = communicator, events, self.ledger
         self.recoveries = RecoveryLog(*parts, terminal, size_of=ranks.size_of)
         part = config.report and config.report / part_name(communicator.world.me.rank)

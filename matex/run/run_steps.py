@@ -55,6 +55,11 @@ class RunSteps:
         """Number of virtual workers that share each batch; 0 if ranks share it."""
         return self._ranks.virtual_workers
 
+    @property
+    def step(self) -> int:
+        """Number of the next step of the run."""
+        return self._records.ledger.step
+
     def make_exchange(self, layout: Layout, check_finite: bool) -> GraphExchange:
         """Make the exchange of steps with *layout*; local."""
         return self.exchange_choice.make(

@@ -38,7 +38,7 @@ def flip(model: Any, fault: ft.Fault, *, step: int) -> None:
     variable.assign(flipped(value, place=(step + 1) * 2654435761, bit=fault.bit))
 
 
-def flip_injected(model: Any, faults: ft.Injector) -> None:
-    """Carry out each ``bitflip`` that *faults* has for the running step; local."""
+def flip_injected(model: Any, faults: ft.Injector, *, step: int) -> None:
+    """Carry out each ``bitflip`` that *faults* has for the running *step*; local."""
     for fault in faults.take("bitflip"):
-        flip(model, fault, step=faults.step)
+        flip(model, fault, step=step)

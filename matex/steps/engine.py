@@ -183,7 +183,7 @@ class StepEngine:
     @property
     def step_number(self) -> int:
         """Number of the next step of the run."""
-        return self._services.faults.step
+        return self._services.step
 
     def prepare(self) -> None:
         """Trace now the graphs for which other ranks would wait later. Local; changes nothing."""
@@ -213,18 +213,18 @@ class StepEngine:
                 step, and no update was made.
             TrainingError: on every rank; no update was made.
         """
-        faults, capacity = self._services.faults, self.capacity
+        faults, step, capacity = self._services.faults, self._services.step, self.capacity
         # Not in the step, whose time is limited: this takes as long as the first trace.
         if capacity is not None and self._step.has_slots and not self._step.accepts(batch.capacity):
             self.set_capacity(capacity.grown(agreed_capacity(self._communicator, batch.capacity)))
         started = time.perf_counter()
         with self._services.around_step():
             faults.at("compute")
-            flip_injected(self._model, faults)
+            flip_injected(self._model, faults, step=step)
             logs = self._make(batch, rate_factor, decline=decline)
         faults.during("in-strategy")
-        self._strategy.after_step(faults.step)
-        for_rows = Traffic(*self._source.after_step(faults.step))
+        self._strategy.after_step(step)
+        for_rows = Traffic(*self._source.after_step(step))
         exchanges = self._executor.finished
         header, samples = exchanges.header, round(exchanges.header.samples)
         planned = size([batch.span])
@@ -264,7 +264,7 @@ class StepEngine:
         if (places := self._repair.places) is not None:
             places.fill(None)
         self._header.rate_factor = rate_factor
-        step = self._services.faults.step
+        step = self._services.step
         self._strategy.before_step(step)
         try:
             logs = self._executor.execute(batch, decline=decline)

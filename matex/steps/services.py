@@ -23,7 +23,11 @@ class StepServices(Protocol):
 
     @property
     def faults(self) -> ft.Injector:
-        """Fault injector of the run, which also holds the number of the step."""
+        """Fault injector of the run."""
+
+    @property
+    def step(self) -> int:
+        """Number of the running step of the run; between two steps, of the next one."""
 
     @property
     def nonfinite(self) -> NonfinitePolicy:

@@ -80,7 +80,7 @@ class BadSums:
 
         For the arguments see :meth:`decide_redo`.
         """
-        step = self._services.faults.step
+        step = self._services.step
         if not exchange.header.nonfinite:
             return _misfit(error, self._source, self._account.have, step=step)
         layout, contribution = spoiled(exchange)

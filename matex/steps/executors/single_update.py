@@ -117,9 +117,9 @@ class SingleUpdate(SeparabilityChecks):
             own = self._local.contribution(self._account.have)
         if not self._strategy.averages_gradients:
             return own
-        faults = self._services.faults
-        faults.during("in-strategy")
-        return averaged(own, lambda vector: self._strategy.average_gradients(faults.step, vector))
+        step = self._services.step
+        self._services.faults.during("in-strategy")
+        return averaged(own, lambda vector: self._strategy.average_gradients(step, vector))
 
     def _connected(self) -> GraphExchange:
         if self._exchange is None:

@@ -50,6 +50,15 @@ def test_a_fault_fires_in_its_phase_of_its_step_and_only_once() -> None:
     one.injector.at("validation")
 
 
+def test_the_number_of_the_step_may_be_that_of_the_program() -> None:
+    steps = [2]
+    injector = Injector([parse_fault("raise:rank=1,step=3")], rank=1, step=lambda: steps[-1])
+    injector.at("compute")
+    steps.append(3)
+    with pytest.raises(ft.InjectedFault):
+        injector.at("compute")
+
+
 def test_faults_of_others_never_fire_here() -> None:
     one = Recorder("raise:rank=0+2,step=0", "node:host=there,step=0")
     one.injector.at("compute")

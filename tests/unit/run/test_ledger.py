@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ft
 from matex.records.summary import Totals
 from matex.run.ledger import RunLedger
 
 
 def test_the_parameters_are_those_of_the_last_model() -> None:
     totals = Totals(world_size_start=1)
-    ledger = RunLedger(totals, ft.Injector([], rank=0))
+    ledger = RunLedger(totals)
 
     def sizes() -> tuple[int, int]:
         return totals.parameters_start, totals.parameters_end

@@ -6,7 +6,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import ft
 from matex.config import Config
 from matex.config.virtual import VIRTUAL
 from matex.records.summary import Totals
@@ -17,7 +16,7 @@ from matex.run.run_checkpoints import RunCheckpoints
 
 
 def parts(joining: Any = None) -> tuple[RunCheckpoints, RunLedger, RunRanks]:
-    ledger = RunLedger(Totals(world_size_start=2), ft.Injector([], rank=0))
+    ledger = RunLedger(Totals(world_size_start=2))
     ranks = RunRanks(replace(Config(), deterministic=True), 2, Threads())
     return RunCheckpoints(None, ledger, ranks, joining), ledger, ranks  # type: ignore[arg-type]
 

@@ -36,7 +36,7 @@ def decided(policy: str, *, nonfinite: bool, explanation: str = "") -> tuple[Any
     communicator: Any = Alone()
     services: Any = SimpleNamespace(
         communicator=communicator,
-        faults=SimpleNamespace(step=7),
+        step=7,
         nonfinite=NonfinitePolicy(policy, communicator),
     )
     account: Any = SimpleNamespace(have=[(0, 4)], fingerprint=40)
