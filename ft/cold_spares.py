@@ -251,7 +251,7 @@ class ColdSpares:
         me = self._members[self._comm.Get_rank()]
         if now != gone and all(self._members[rank].machine != me.machine for rank in works - now):
             others = {a for member in self._members for a in member.addresses} - set(me.addresses)
-            SilentHosts(lambda: others - sockets.left_behind()).settle()
+            SilentHosts(lambda: others - sockets.left_behind()).disconnect_silent()
         return now
 
     def announce(self) -> None:

@@ -69,7 +69,11 @@ class Injector:
 
     @step.setter
     def step(self, step: int) -> None:
-        """Set the number to *step*, where no function gives it."""
+        """Set the number where no function gives it.
+
+        Args:
+            step: number of the running step.
+        """
         self._step = step
 
     def at(self, phase: str) -> None:

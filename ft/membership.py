@@ -276,7 +276,7 @@ class Membership:
     def _shut_silent(self) -> None:
         """Shut the connections to silent hosts, also those of this host's cold spares. Local."""
         if self.world.spread:
-            self._silent_hosts.settle()
+            self._silent_hosts.disconnect_silent()
         if self._cold is not None:
             self._cold.shut_silent(self.world.everyone)
 

@@ -158,7 +158,7 @@ class SilentHosts:
         if not self._thread.is_alive():
             self._thread.start()
 
-    def settle(self) -> None:
+    def disconnect_silent(self) -> None:
         """Check until no host is in doubt; local, before a repair.
 
         It takes no time if all hosts answer, and up to 15 s if a host does not.

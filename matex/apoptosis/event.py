@@ -79,7 +79,7 @@ def hold_event(
             at_risk = held_out.at_risk(peers) if removing else None
     after = trial.net
     if removing:
-        peers.settle(model)
+        peers.broadcast_weights(model)
         after = trace(model, exclude=options.exclude)
     for name, why in (refused := trial.names_of(unfit)).items():
         peers.say(f"apoptosis leaves {name} alone: with fewer of its units {why}")

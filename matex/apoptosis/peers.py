@@ -37,7 +37,7 @@ class Peers(Protocol):
     def leaders_value(self, value: float) -> float:
         """The leader's *value*, the same everywhere."""
 
-    def settle(self, model: Any) -> None:
+    def broadcast_weights(self, model: Any) -> None:
         """Make weights and slots equal on all peers after a cut."""
 
     def renew(self, model: Any) -> None:
@@ -67,7 +67,7 @@ class Alone:
     def leaders_value(self, value: float) -> float:
         return value
 
-    def settle(self, model: Any) -> None:
+    def broadcast_weights(self, model: Any) -> None:
         """Do nothing: there is one model."""
 
     def renew(self, model: Any) -> None:
@@ -122,7 +122,7 @@ class Together:
         self._run.communicator.broadcast(one)
         return float(one[0])
 
-    def settle(self, model: Any) -> None:
+    def broadcast_weights(self, model: Any) -> None:
         model_state.broadcast(self._run.communicator, model)
         self._run.records.ledger.note_parameters(keras_hooks.parameters(model))
 

@@ -82,7 +82,7 @@ class RowEvaluation:
             say=say,
         )
         if sharing is not None:
-            self._step.settle(sharing)
+            self._step.set_sharing(sharing)
         self.have: list[list[Span]] = [[]]
         self._chunks: list[Span] = []
         self._states = MetricStates(model, self._step)

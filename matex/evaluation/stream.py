@@ -80,7 +80,7 @@ class StreamEvaluation:
         """Continue after *passes* that other ranks, or a run before, have made; local."""
         self._before, self._passes = passes, passes.number
         if passes.sharing >= 0:
-            self._step.settle(Sharing(passes.sharing))
+            self._step.set_sharing(Sharing(passes.sharing))
 
     def retrace(self) -> None:
         """Trace again, because the model's shapes have changed; local."""

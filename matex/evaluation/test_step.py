@@ -91,12 +91,12 @@ class TestStep:
         if not self._alone:
             agreed = communicator.allgather(np.array([self.sharing], np.int64)).rows.min()
             if agreed != self.sharing:
-                self.settle(Sharing(agreed))
+                self.set_sharing(Sharing(agreed))
                 reason = "another rank found that it cannot be shared"
         if communicator.initial_size > 1 and self.sharing == Sharing.WHOLE:
             self._line = f"every rank evaluates all of the data: {reason}"
 
-    def settle(self, sharing: Sharing) -> None:
+    def set_sharing(self, sharing: Sharing) -> None:
         """Take *sharing* over from the other ranks, without a trial."""
         self.sharing = sharing
         self._function = None
@@ -185,7 +185,7 @@ class TestStep:
             finally:
                 # A trace draws as that of Keras does, maybe while a thread draws for later batches.
                 generators.put_back(built=not built, host=self._model.run_eagerly)
-        self.settle(Sharing.WHOLE)
+        self.set_sharing(Sharing.WHOLE)
         return reason
 
     def _build(self, batch: Any) -> None:

@@ -146,9 +146,9 @@ class PrivateFiles:
             return None
         if not self._view.leads:
             if self._communicator.world.is_leader:
-                self.settle()
+                self.publish_if_leader()
         elif self._view.late:
-            self.settle()
+            self.publish_if_leader()
         return self._view
 
     def path(self, given: Any, *, follow: bool = True) -> str | None:
@@ -165,7 +165,7 @@ class PrivateFiles:
         """Note that the script has asked for its rank: its later writes are its own affair."""
         self._view.knows_ranks = True
 
-    def settle(self) -> None:
+    def publish_if_leader(self) -> None:
         """Make this rank's files the real ones if it has become the leader; local."""
         with self._lock, real.direct():
             if self._communicator.world.is_leader and not self._view.leads:
@@ -178,7 +178,7 @@ class PrivateFiles:
     def hold_still(self) -> None:
         """Complete the real files, before newcomers take them over; on the others. Local."""
         open_files.flush(self._view.writers)
-        self.settle()
+        self.publish_if_leader()
 
     def take_over(self) -> None:
         """Begin from the leader's files of this moment; on a newcomer. Local."""
@@ -196,7 +196,7 @@ class PrivateFiles:
     def written(self) -> Iterator[None]:
         """Context in which only the leader writes files for all ranks; their names are noted."""
         view = self._view
-        self.settle()
+        self.publish_if_leader()
         before, view.recorder = view.recorder, self._recording if view.leads else None
         try:
             yield
@@ -205,7 +205,7 @@ class PrivateFiles:
 
     def share_written(self) -> None:
         """Let all ranks see the files of the contexts of :meth:`written`; collective."""
-        self.settle()
+        self.publish_if_leader()
         with real.direct():
             mine = sorted(path for path in self._recording if os.path.isfile(path))
         self._recording.clear()
@@ -261,7 +261,7 @@ class PrivateFiles:
 
         After the script's last line: what its files write from here on is written once.
         """
-        self.settle()
+        self.publish_if_leader()
         with self._lock:
             if self._view.leads:
                 redirect_open(self._view)

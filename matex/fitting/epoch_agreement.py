@@ -39,7 +39,7 @@ class EpochAgreement:
             not keras_hooks.is_of_keras(callback) for callback in keras_hooks.listed(callbacks)
         )
 
-    def settle(self, epoch: int, *, stops: bool) -> Agreed:
+    def agree(self, epoch: int, *, stops: bool) -> Agreed:
         """Agree after *epoch*, with the leader's learning rate and weights.
 
         Args:
@@ -64,7 +64,7 @@ class EpochAgreement:
             rate.assign(float(leader_s[1].view(np.float64)))
         return Agreed(bool(gathered.rows[:, 0].any()), bool(gathered.rows[:, 3].any()))
 
-    def settle_end(self) -> None:
+    def agree_end(self) -> None:
         """Agree after the callbacks' ``on_train_end``, with the leader's weights.
 
         A callback may set weights there, such as the best ones by a value that ranks measure

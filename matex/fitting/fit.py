@@ -238,7 +238,7 @@ class Fit:
             ReplicasDiverged: on every rank.
         """
         model, iterator = self._model, self._iterator
-        agreed = self._agreement.settle(epoch, stops=self._stops.are_wanted(iterator))
+        agreed = self._agreement.agree(epoch, stops=self._stops.are_wanted(iterator))
         if agreed.stops:
             model.stop_training = True
             self._leave_out_after(epoch)
@@ -267,7 +267,7 @@ class Fit:
 
     def after_end(self) -> None:
         """Give all ranks one model, after the callbacks' ``on_train_end``; collective."""
-        self._agreement.settle_end()
+        self._agreement.agree_end()
 
     def shapes_changed(self) -> None:
         """Retrace the step between two steps, because the model's shapes have changed; local."""

@@ -122,7 +122,7 @@ class RingRows(RowSource):
         """Begin *epoch*, and return the order in which it visits the rows."""
         width, self._resumed_width = self._resumed_width or self._batch_size, 0
         self.digest = pack_geometry(self._places, width)
-        self._settle()
+        self._finish_transfers()
         plan = self._plan(epoch, width)
         held = self._store.numbers
         self._store.drop(held[plan.place_of[held] != self._place])  # others are here than planned
@@ -167,7 +167,7 @@ class RingRows(RowSource):
 
     def after_step(self, step: int) -> tuple[int, int]:
         """Pass on the rows of the step, and keep the rows that are this rank's again. Local."""
-        self._settle()
+        self._finish_transfers()
         plan, (lo, hi) = self._running, self._span
         assert plan is not None
         rows = plan.visits[lo:hi]
@@ -187,7 +187,7 @@ class RingRows(RowSource):
         self._store.drop(rows[to != mine])
         return sent
 
-    def _settle(self) -> None:
+    def _finish_transfers(self) -> None:
         self._came += self._passing.end()
 
     def report(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class RingRows(RowSource):
 
         All ranks have finished the last step, so the wait is short.
         """
-        self._settle()
+        self._finish_transfers()
         told = {"read": self._read_from_source, "came": self._came, "held": self._store.most}
         self._read_from_source = self._came = 0
         self._store.most = self._store.count
@@ -203,7 +203,7 @@ class RingRows(RowSource):
 
     def close(self) -> None:
         """Stop the thread that reads ahead, and end all messages."""
-        self._settle()
+        self._finish_transfers()
         super().close()
 
 

@@ -38,7 +38,7 @@ for line in sys.stdin:
     while peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[2] < again:
         time.sleep(0.05)
     if way == 1:
-        hosts.settle()
+        hosts.disconnect_silent()
     if way == 2:
         hosts.start()
         end = time.monotonic() + 100
