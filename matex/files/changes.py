@@ -44,10 +44,10 @@ def make_folder(view: FileView, path: str, call: Call) -> None:
         if exists and not real.lexists(path):  # as it was before a dead leader's change
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if not exists:
-            if view.ahead:
+            if view.succession.not_repeated:
                 check_folder(view, path)
             view.claim(path, "replace")
-            view.made.add(path)
+            view.changes.created.add(path)
             if real.isdir(path):  # made by a dead leader, which was ahead
                 return
         call(path)
@@ -61,8 +61,8 @@ def make_folder(view: FileView, path: str, call: Call) -> None:
     with contextlib.suppress(FileExistsError):
         real.mkdir(view.own_place(path))
     view.count(path)
-    view.made.add(path)
-    view.gone.pop(path, None)
+    view.changes.created.add(path)
+    view.changes.deleted.pop(path, None)
 
 
 def make_pipe(view: FileView, path: str, call: Call) -> None:
@@ -76,7 +76,7 @@ def make_pipe(view: FileView, path: str, call: Call) -> None:
     check_folder(view, path)
     call(view.own_place(path))
     view.count(path)
-    view.gone.pop(path, None)
+    view.changes.deleted.pop(path, None)
 
 
 def remove(view: FileView, path: str, call: Call) -> None:
@@ -84,7 +84,7 @@ def remove(view: FileView, path: str, call: Call) -> None:
     mirrored = view.is_mirrored(path)
     if view.leads:
         view.claim(path, "replace")
-        view.links.pop(path, None)
+        view.changes.links.pop(path, None)
         call(path)
         return
     if view.knows_ranks and not mirrored:
@@ -113,8 +113,8 @@ def remove_folder(view: FileView, path: str, call: Call) -> None:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
     if view.leads:
         view.claim(path, "replace")
-        view.made.discard(path)
-        if real.names(path) and view.ahead:  # of a dead leader, which was ahead
+        view.changes.created.discard(path)
+        if real.names(path) and view.succession.not_repeated:  # of a dead leader, which was ahead
             with real.direct():
                 shutil.rmtree(path)
         else:
@@ -149,10 +149,10 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
         for path in moved:
             view.claim(path, "move")
             view.claim(target + path[len(source) :], "replace")
-        if source in view.made:
-            view.made.discard(source)
-            view.made.add(target)
-        if folder and view.ahead:
+        if source in view.changes.created:
+            view.changes.created.discard(source)
+            view.changes.created.add(target)
+        if folder and view.succession.not_repeated:
             _drop_unseen(view, source)
         call(source, target)
         return
@@ -162,19 +162,19 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
         with real.direct():
             shutil.rmtree(ALIAS + target)
     real.replace(ALIAS + source, view.own_place(target))
-    was_made = source in view.made
+    was_made = source in view.changes.created
     for path in moved:
         new = target + path[len(source) :]
         view.count(new)
-        view.gone.pop(new, None)
-        if path in view.held:
-            view.held[new] = view.held.pop(path)
-        if path in view.links:
-            view.links[new] = view.links.pop(path)
+        view.changes.deleted.pop(new, None)
+        if path in view.changes.kept_open:
+            view.changes.kept_open[new] = view.changes.kept_open.pop(path)
+        if path in view.changes.links:
+            view.changes.links[new] = view.changes.links.pop(path)
         view.hide(path)
     view.forget_folders()
     if was_made:
-        view.made.add(target)
+        view.changes.created.add(target)
 
 
 def _drop_unseen(view: FileView, folder: str) -> None:
@@ -201,9 +201,11 @@ def symlink(view: FileView, target: str, path: str, call: Call) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
     check_folder(view, path)
     real.symlink(target, view.own_place(path))
-    view.links[path] = view.canonical(os.path.normpath(os.path.join(os.path.dirname(path), target)))
+    view.changes.links[path] = view.canonical(
+        os.path.normpath(os.path.join(os.path.dirname(path), target))
+    )
     view.count(path)
-    view.gone.pop(path, None)
+    view.changes.deleted.pop(path, None)
     view.forget_folders()
 
 
@@ -227,7 +229,7 @@ def of_attributes(view: FileView, path: str) -> str | None:
     there = view.place(path)
     if there is None:
         raise missing(path)
-    return None if there == path or path in view.held else there
+    return None if there == path or path in view.changes.kept_open else there
 
 
 def change_folder(view: FileView, path: str, call: Call) -> None:

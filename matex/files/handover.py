@@ -38,9 +38,9 @@ def follow(view: FileView, ranks: Collection[int]) -> None:
     if not view.ledger.others:
         return
     for file in open_files.written():
-        if file.path in view.own or view.ledger.before(file.path) is not None:
+        if file.path in view.changes.paths or view.ledger.before(file.path) is not None:
             view.ledger.tell_others(file.path, "append" if file.is_at_end else "overwrite")
-    for place in view.late:
+    for place in view.succession.still_written:
         view.ledger.tell_others(place[len(view.scratch.tree) :], "overwrite")
 
 
@@ -56,12 +56,16 @@ def take_over(view: FileView) -> None:
         open_files.flush(view.writers)
         if view.scratch.made:
             _renew_tree(view)
-        view.gone = {path: was for path, was in view.gone.items() if not _is_changed(view, path)}
-        view.own = {p for p in view.own if p in view.gone or view.is_mirrored(p)}
-        view.cuts.clear()
+        view.changes.deleted = {
+            path: was for path, was in view.changes.deleted.items() if not _is_changed(view, path)
+        }
+        view.changes.paths = {
+            p for p in view.changes.paths if p in view.changes.deleted or view.is_mirrored(p)
+        }
+        view.changes.beginnings.clear()
         view.forget_folders()
         if view.ledger is not None:
-            view.folders.update(map(os.path.dirname, view.ledger.paths()))
+            view.changes.folders.update(map(os.path.dirname, view.ledger.paths()))
             view.ledger = view.ledger.anew()
         if view.folder is not None and os.path.isdir(view.folder):
             real.chdir(view.folder)
@@ -84,7 +88,7 @@ def _renew_tree(view: FileView) -> None:
         for name in [*files, *folders]:
             place = os.path.join(folder, name)
             path = place[len(root) :]
-            if path in view.held:
+            if path in view.changes.kept_open:
                 _drop(view, path, place)
             elif _is_changed(view, path):
                 _renew(view, path, place, opened.get(place, []))
@@ -96,11 +100,15 @@ def _renew(view: FileView, path: str, place: str, opened: list[OpenFile]) -> Non
     if links == (True, True) and real.readlink(place) == real.readlink(path):
         return
     if not any(links) and real.isdir(place) and real.isdir(path):
-        view.own.discard(path)
-        view.made.discard(path)
+        view.changes.paths.discard(path)
+        view.changes.created.discard(path)
     elif not any(links) and os.path.isfile(place) and os.path.isfile(path):
-        if path in view.own and not real.same(place, path) and not _fill(path, place, opened):
-            view.kept_back.add(path)
+        if (
+            path in view.changes.paths
+            and not real.same(place, path)
+            and not _fill(path, place, opened)
+        ):
+            view.succession.kept_back.add(path)
     else:
         _drop(view, path, place)
 
@@ -112,9 +120,9 @@ def _drop(view: FileView, path: str, place: str) -> None:
     else:
         os.unlink(place)
     release(view, path)
-    view.own.discard(path)
-    view.made.discard(path)
-    view.links.pop(path, None)
+    view.changes.paths.discard(path)
+    view.changes.created.discard(path)
+    view.changes.links.pop(path, None)
 
 
 def _fill(path: str, place: str, opened: list[OpenFile]) -> bool:

@@ -52,7 +52,7 @@ def hold(view: FileView, path: str, there: str) -> bool:
         real.unlink(place)
     real.symlink(f"/proc/self/fd/{descriptor}", place)
     release(view, path)
-    view.held[path] = descriptor
+    view.changes.kept_open[path] = descriptor
     return True
 
 
@@ -61,7 +61,7 @@ def keep_whole(view: FileView, path: str) -> None:
 
     HDF5 asks for the real name of what it opens, and a file that was removed meanwhile has none.
     """
-    if path in view.held:
+    if path in view.changes.kept_open:
         real.replace(copied(view, path), view.own_place(path))
         release(view, path)
 
@@ -75,11 +75,11 @@ def see_real(view: FileView, path: str) -> None:
             elif not real.isdir(path):
                 shutil.rmtree(ALIAS + path)
     release(view, path)
-    view.gone.pop(path, None)
+    view.changes.deleted.pop(path, None)
     view.count(path)
 
 
 def release(view: FileView, path: str) -> None:
-    descriptor = view.held.pop(path, None)
+    descriptor = view.changes.kept_open.pop(path, None)
     if descriptor is not None:
         os.close(descriptor)

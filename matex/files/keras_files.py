@@ -86,7 +86,7 @@ def _folder(files: Files, original: Callable[..., Any], given: dict[str, Any]) -
     """Read a folder that the script made by a name that is this rank's own, and equal on all."""
     view = files.view()
     path = None if view is None else files.path(given["directory"])
-    if view is None or path is None or path not in view.made or view.knows_ranks:
+    if view is None or path is None or path not in view.changes.created or view.knows_ranks:
         return original(**given)
     result = original(**{**given, "directory": ALIAS + path})
     for part in result if isinstance(result, tuple) else (result,):
@@ -123,8 +123,8 @@ def _fetch(
             time.sleep(_LOOK_S)
     if isinstance(result, str | os.PathLike):
         path = os.path.abspath(result)
-        for gone in [gone for gone in view.gone if f"{gone}/".startswith(f"{path}/")]:
-            del view.gone[gone]
+        for gone in [gone for gone in view.changes.deleted if f"{gone}/".startswith(f"{path}/")]:
+            del view.changes.deleted[gone]
     return result
 
 

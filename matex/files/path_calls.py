@@ -33,7 +33,7 @@ def reading(files: Files, name: str) -> Any:
         def answer(place: str) -> Any:
             if place == wanted:
                 return original(path if view.folder is None else wanted, *args, **kwargs)
-            if wanted in view.held and name == "lstat":
+            if wanted in view.changes.kept_open and name == "lstat":
                 return real.stat(place)
             return original(place, *args, **kwargs)
 

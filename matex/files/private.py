@@ -147,7 +147,7 @@ class PrivateFiles:
         if not self._view.leads:
             if self._communicator.world.is_leader:
                 self.publish_if_leader()
-        elif self._view.late:
+        elif self._view.succession.still_written:
             self.publish_if_leader()
         return self._view
 
@@ -170,7 +170,7 @@ class PrivateFiles:
         with self._lock, real.direct():
             if self._communicator.world.is_leader and not self._view.leads:
                 publish(self._view)
-            if self._view.leads and self._view.late:
+            if self._view.leads and self._view.succession.still_written:
                 publish_open(self._view)
 
     # Handover to newcomers, one after the other.
@@ -236,7 +236,7 @@ class PrivateFiles:
         if view.leads or view.knows_ranks:
             return
         with self._lock, real.direct():
-            for path in [p for p in view.held if p not in view.own]:
+            for path in [p for p in view.changes.kept_open if p not in view.changes.paths]:
                 if view.is_mirrored(path):
                     os.unlink(view.own_place(path))
                 held_files.release(view, path)
@@ -244,8 +244,8 @@ class PrivateFiles:
             for there in list(paths)[-_MOST_HELD:]:
                 path = next((b + there[len(a) :] for a, b in renamed if there.startswith(a)), there)
                 if held_files.hold(view, path, there):
-                    view.own.discard(path)
-                    view.gone.pop(path, None)
+                    view.changes.paths.discard(path)
+                    view.changes.deleted.pop(path, None)
 
     def _renamings(self, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """The beginnings of paths on the leader, and here, for *names* that differ."""

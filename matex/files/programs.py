@@ -123,7 +123,7 @@ class _Program:
 
     def _run_for_all(self, view: FileView, run: Callable[[], Any]) -> Any:
         self._write(self._begun, json.dumps(self._words).encode())
-        before = {path: _state(path) for path in view.own}
+        before = {path: _state(path) for path in view.changes.paths}
         value, failure = None, None
         try:
             value = run()

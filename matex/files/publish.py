@@ -38,18 +38,18 @@ def publish(view: FileView) -> None:
         done = _publish_changes(view, {})
         view.scratch.lead()
         _publish_changes(view, done)  # changes that other threads of this rank made meanwhile
-    for path in list(view.held):
+    for path in list(view.changes.kept_open):
         release(view, path)
     if view.folder is not None:
         real.chdir(view.folder)
         view.folder = None
-    view.gone.clear()
-    view.links.clear()
+    view.changes.deleted.clear()
+    view.changes.links.clear()
     view.forget_folders()
     if view.ledger is not None:
         changed = set(view.ledger.paths()).difference(view.ledger.asides())
-        view.ahead = changed - view.own
-    for path in sorted(view.kept_back):
+        view.succession.not_repeated = changed - view.changes.paths
+    for path in sorted(view.succession.kept_back):
         print(
             f"matex: {path} stays as the last leader left it: the script had it open when this "
             "rank took a place, and such a file cannot be continued",
@@ -63,7 +63,7 @@ def _count_all(view: FileView) -> None:
     for path, place in _tree(view):
         past = None if view.ledger is None else view.ledger.before(path)
         is_new = past is not None and past[1].kind == "nothing"
-        if path not in view.held and (is_new or not os.path.isdir(place)):
+        if path not in view.changes.kept_open and (is_new or not os.path.isdir(place)):
             view.count(path)
 
 
@@ -78,12 +78,12 @@ def _publish_changes(view: FileView, done: dict[str, object]) -> dict[str, objec
     """
     tree = list(_tree(view))
     states = {path: _state(place) for path, place in tree if real.lexists(place)}
-    deletions = [path for path in view.gone if path not in done]
+    deletions = [path for path in view.changes.deleted if path not in done]
     for path in sorted(deletions, key=len, reverse=True):
         _note(view, path)
         _delete(view, path)
     for path, place in tree:
-        if path in view.kept_back:
+        if path in view.succession.kept_back:
             continue
         if path in states and states[path] != done.get(path):
             _note(view, path)
@@ -103,14 +103,14 @@ def publish_open(view: FileView) -> None:
     if not view.scratch.made:
         return
     with real.direct():
-        for place in list(view.late):
+        for place in list(view.succession.still_written):
             path = place[len(view.scratch.tree) :]
             is_open = place in _open_files(view)
-            own = path in view.own and path not in view.kept_back
+            own = path in view.changes.paths and path not in view.succession.kept_back
             if own and real.lexists(place) and not real.same(place, path):
                 real.copy(place, path, view.aside(path))
             if not is_open:
-                view.late.discard(place)
+                view.succession.still_written.discard(place)
 
 
 def redirect_open(view: FileView) -> None:
@@ -124,7 +124,10 @@ def redirect_open(view: FileView) -> None:
     with real.direct():
         for file in open_files.written():
             path = file.path[len(below) :]
-            if not file.path.startswith(f"{below}/") or path not in view.own - view.kept_back:
+            if (
+                not file.path.startswith(f"{below}/")
+                or path not in view.changes.paths - view.succession.kept_back
+            ):
                 continue
             with contextlib.suppress(OSError):  # removed, or closed meanwhile
                 open_files.redirect(file, path)
@@ -140,7 +143,7 @@ def _tree(view: FileView) -> Iterator[tuple[str, str]]:
     """(Path, place in this rank's own tree) of all entries, folders first."""
     if not view.scratch.made:
         return
-    view.late |= _open_files(view)
+    view.succession.still_written |= _open_files(view)
     root = view.scratch.tree
     for folder, folders, files in os.walk(root):
         for name in [*folders, *files]:
@@ -150,23 +153,23 @@ def _tree(view: FileView) -> Iterator[tuple[str, str]]:
 
 def _note(view: FileView, path: str) -> None:
     """Tell the other ranks, to which this rank may be ahead, how *path* was."""
-    if view.ledger is not None and path in view.own:
-        view.ledger.tell_others(path, "overwrite", tree=path in view.made)
+    if view.ledger is not None and path in view.changes.paths:
+        view.ledger.tell_others(path, "overwrite", tree=path in view.changes.created)
         if view.ledger.before(path) is None:
-            view.ledger.note(path, "overwrite", tree=path in view.made)
+            view.ledger.note(path, "overwrite", tree=path in view.changes.created)
 
 
 def _delete(view: FileView, path: str) -> None:
     known = view.ledger is not None and view.ledger.before(path) is not None
-    if not known and real.identity(path) not in (None, view.gone[path]):
+    if not known and real.identity(path) not in (None, view.changes.deleted[path]):
         return  # another program's, made since
     with contextlib.suppress(OSError):
         view.undo(path, keep=False)  # a folder stays where others put something into it
 
 
 def _put(view: FileView, path: str, place: str) -> None:
-    if path in view.held:  # the real one, or one under another name before
-        if not real.lexists(path) or (path in view.own and not real.same(place, path)):
+    if path in view.changes.kept_open:  # the real one, or one under another name before
+        if not real.lexists(path) or (path in view.changes.paths and not real.same(place, path)):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             real.copy(place, path, view.aside(path))
     elif os.path.islink(place):
@@ -175,7 +178,7 @@ def _put(view: FileView, path: str, place: str) -> None:
             os.symlink(os.readlink(place), path)
     elif os.path.isdir(place):
         # This rank may have only looked into a folder in whose place the last leader put a file.
-        if not os.path.isdir(path) or (path in view.own and os.path.islink(path)):
+        if not os.path.isdir(path) or (path in view.changes.paths and os.path.islink(path)):
             _clear(path)
         os.makedirs(path, exist_ok=True)
     elif stat.S_ISFIFO(os.stat(place).st_mode):

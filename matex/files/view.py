@@ -14,6 +14,7 @@ from weakref import WeakSet
 from matex.files import real
 from matex.files.ledger import Before, Change, Ledger
 from matex.files.past import put_back, undo
+from matex.files.rank_changes import LeaderSuccession, RankChanges
 from matex.files.real_folders import RealFolders
 from matex.files.scratch import ALIAS, Scratch
 
@@ -40,35 +41,16 @@ class FileView:
         self.leads = leads
         #: The script asked for its rank: from then on it deals with files itself.
         self.knows_ranks = False
-        #: Paths that this rank changed, and their folders.
-        self.own: set[str] = set()
-        self.folders: set[str] = set()
-        #: Folders that were not there before this rank made them.
-        self.made: set[str] = set()
-        #: Deleted here, with the identity of the real file that this hides.
-        self.gone: dict[str, tuple[int, int] | None] = {}
-        #: Symbolic links that this rank made, and the absolute paths that they lead to.
-        self.links: dict[str, str] = {}
-        #: Files of others that are kept open, by descriptor.
-        self.held: dict[str, int] = {}
+        self.changes = RankChanges()
+        self.succession = LeaderSuccession()
         #: Working directory that the script changed to; and the same if the real one is another.
         self.entered: str | None = None
         self.folder: str | None = None
         self._folders = RealFolders()
-        #: Files that are the beginnings of others, by path.
-        self.cuts: dict[str, str] = {}
-        #: Places outside of the tree, by path, where this rank stays even if it comes to lead.
-        self.lasting: dict[str, str] = {}
-        #: Function called with a change on the leader, in place of the ledger.
+        #: Set that takes the leader's changes in place of the ledger; None for the ledger.
         self.recorder: set[str] | None = None
-        #: Open files in this tree, by their own names, that are written to after it led.
-        self.late: set[str] = set()
-        #: Paths changed by a dead leader, and not yet by this rank, which leads.
-        self.ahead: set[str] = set()
         #: Python's files that the script opened to write.
         self.writers: WeakSet[Any] = WeakSet()
-        #: Files whose real content this rank must not replace by its own.
-        self.kept_back: set[str] = set()
 
     def canonical(self, path: str, *, follow: bool = True) -> str:
         """Absolute *path* without symbolic links, except for its last name.
@@ -76,7 +58,7 @@ class FileView:
         Args:
             follow: the last name may be a link of this rank's own.
         """
-        return self._folders.canonical(path, self.links, follow=follow)
+        return self._folders.canonical(path, self.changes.links, follow=follow)
 
     def forget_folders(self) -> None:
         """A symbolic link was made or removed."""
@@ -90,14 +72,18 @@ class FileView:
     def is_plain(self) -> bool:
         """Whether every path is the real one; fast."""
         if self.leads:
-            return not self.ahead
-        if self.scratch.made or self.gone:
+            return not self.succession.not_repeated
+        if self.scratch.made or self.changes.deleted:
             return False
         return self.ledger is None or self.knows_ranks
 
     def is_touched(self, folder: str) -> bool:
         """Whether the list of *folder* may differ from the real one, or its order."""
-        if folder in self.folders or self.is_mirrored(folder) or self.found(folder) != folder:
+        if (
+            folder in self.changes.folders
+            or self.is_mirrored(folder)
+            or self.found(folder) != folder
+        ):
             return True
         return not self.is_plain and bool(self.ledger and self.ledger.names(folder))
 
@@ -108,14 +94,14 @@ class FileView:
         """
         if self.is_mirrored(path) and not self._is_shadow(path):
             return ALIAS + path
-        if path in self.gone and self._is_gone(path):
+        if path in self.changes.deleted and self._is_gone(path):
             return None
         past = self._hidden(path)
         return path if past is None else self._as_before(path, past)
 
     def _is_shadow(self, path: str) -> bool:
         """Whether *path* is in this rank's own tree only because an entry below it is."""
-        return path not in self.own and real.isdir(ALIAS + path) and real.isdir(path)
+        return path not in self.changes.paths and real.isdir(ALIAS + path) and real.isdir(path)
 
     def at(
         self,
@@ -184,7 +170,7 @@ class FileView:
         if self.ledger is not None:
             known |= self.ledger.names(path)
         seen = {name for name in known if self.exists(os.path.join(path, name))}
-        if path in self.folders:
+        if path in self.changes.folders:
             return sorted(seen)
         return [n for n in listed if n in seen] + sorted(seen.difference(listed))
 
@@ -199,14 +185,14 @@ class FileView:
     def _is_gone(self, path: str) -> bool:
         if self.ledger is not None and self.ledger.before(path) is not None:
             return True
-        return real.identity(path) in (None, self.gone[path])
+        return real.identity(path) in (None, self.changes.deleted[path])
 
     def _hidden(self, path: str) -> Before | None:
         """Former state of *path*, if others changed it and this rank has not."""
-        if self.ledger is None or self.knows_ranks or path in self.own:
+        if self.ledger is None or self.knows_ranks or path in self.changes.paths:
             return None
         found = self.ledger.before(path)
-        if found is None or found[0] in self.own or found[1].by == self.ledger.rank:
+        if found is None or found[0] in self.changes.paths or found[1].by == self.ledger.rank:
             return None
         return found[1]
 
@@ -227,7 +213,7 @@ class FileView:
 
     def _first_bytes(self, path: str, source: str, size: int) -> str:
         """A file of the first *size* bytes of *source*, for *path*."""
-        if path not in self.cuts:
+        if path not in self.changes.beginnings:
             name = self.scratch.new_name()
             try:
                 real.copy(source, name)
@@ -235,8 +221,8 @@ class FileView:
                 return source
             with real.direct():
                 os.truncate(name, size)
-            self.cuts[path] = name
-        return self.cuts[path]
+            self.changes.beginnings[path] = name
+        return self.changes.beginnings[path]
 
     # Changing.
 
@@ -249,17 +235,17 @@ class FileView:
 
     def count(self, path: str) -> None:
         """Note that this rank has changed *path*."""
-        self.own.add(path)
-        self.ahead.discard(path)
-        self.folders.add(os.path.dirname(path))
+        self.changes.paths.add(path)
+        self.succession.not_repeated.discard(path)
+        self.changes.folders.add(os.path.dirname(path))
 
     def hide(self, path: str) -> None:
         """Note that this rank has deleted *path*."""
         self.count(path)
-        self.made.discard(path)
-        self.kept_back.discard(path)
-        self.gone[path] = real.identity(path)
-        if self.links.pop(path, None) is not None:
+        self.changes.created.discard(path)
+        self.succession.kept_back.discard(path)
+        self.changes.deleted[path] = real.identity(path)
+        if self.changes.links.pop(path, None) is not None:
             self.forget_folders()
 
     def claim(self, path: str, change: Change, *, tree: bool = False) -> None:
@@ -272,7 +258,7 @@ class FileView:
             past = self._hidden(path)
             if past is not None:
                 self._restore(path, past)
-            elif path not in self.own and self.ledger.before(path) is None:
+            elif path not in self.changes.paths and self.ledger.before(path) is None:
                 self.ledger.note(path, change, tree=tree)
             elif change != "append":
                 self.ledger.note_end(path, change)

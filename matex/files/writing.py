@@ -38,7 +38,7 @@ def to_write(
         with real.direct():
             path = os.path.realpath(path)
     if view.leads:
-        if view.ahead:
+        if view.succession.not_repeated:
             check_folder(view, path)
         if exclusive and view.exists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -46,7 +46,7 @@ def to_write(
             if not (tree and real.isdir(name)):
                 view.claim(name, change, tree=tree)
         if tree:
-            view.made.add(path)
+            view.changes.created.add(path)
         return path
     mirrored = view.is_mirrored(path)
     if view.knows_ranks and not mirrored and real.isdir(os.path.dirname(path)):
@@ -64,9 +64,9 @@ def to_write(
             assert there is not None
             return there  # a folder, which is the script's error, or a device
     if change == "replace":
-        view.kept_back.discard(path)
+        view.succession.kept_back.discard(path)
     place = view.own_place(path)
-    if exists and change != "replace" and (not mirrored or path in view.held):
+    if exists and change != "replace" and (not mirrored or path in view.changes.kept_open):
         aside = copied(view, path)
         if mirrored:
             real.replace(aside, place)
@@ -74,13 +74,13 @@ def to_write(
             with contextlib.suppress(FileExistsError):  # a process that the script forked was first
                 real.link(aside, place)
             real.unlink(aside)
-    elif path in view.held and mirrored:
+    elif path in view.changes.kept_open and mirrored:
         real.unlink(place)
     for name in names or (path,):
         view.count(name)
-        view.gone.pop(name, None)
+        view.changes.deleted.pop(name, None)
     if tree:
-        view.made.add(path)
+        view.changes.created.add(path)
     return place
 
 

@@ -27,8 +27,8 @@ def cache_place(view: FileView, path: str) -> str:
 
     The leader's becomes *path* itself, unless an unfinished cache is there.
     """
-    if path in view.lasting:
-        return view.lasting[path]
+    if path in view.succession.lasting:
+        return view.succession.lasting[path]
     index = view.place(f"{path}.index")
     if index is not None and index.endswith(f"{path}.index"):
         return index.removesuffix(".index")
@@ -43,14 +43,14 @@ def cache_place(view: FileView, path: str) -> str:
             "that writes it now: this run caches in temporary files; delete it after the former",
             file=console.own("stdout"), flush=True,
         )  # fmt: skip
-    view.lasting[path] = view.scratch.new_name()
-    return view.lasting[path]
+    view.succession.lasting[path] = view.scratch.new_name()
+    return view.succession.lasting[path]
 
 
 def snapshot_place(view: FileView, path: str) -> str:
     """Folder for the snapshot *path*: on a rank that does not lead a copy with its content."""
-    if path in view.lasting:
-        return view.lasting[path]
+    if path in view.succession.lasting:
+        return view.succession.lasting[path]
     if view.leads:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return to_write(view, path, "overwrite", tree=True)
@@ -58,5 +58,5 @@ def snapshot_place(view: FileView, path: str) -> str:
     if there is not None and real.isdir(there):
         with real.direct():
             shutil.copytree(there, place)
-    view.lasting[path] = place
+    view.succession.lasting[path] = place
     return place

@@ -199,7 +199,11 @@ def _matching(files: Files, library: FileLibrary) -> Any:
     def matching_files(pattern: Any, name: Any = None) -> Any:
         view = files.view()
         eager = tf.convert_to_tensor(pattern, tf.string)
-        if view is None or (view.is_plain and not view.folders) or not hasattr(eager, "numpy"):
+        if (
+            view is None
+            or (view.is_plain and not view.changes.folders)
+            or not hasattr(eager, "numpy")
+        ):
             return original(pattern, name)
         patterns = [os.fsdecode(one) for one in tf.reshape(eager, [-1]).numpy()]
         found = {path for one in patterns for path in library.GetMatchingFiles(one)}

@@ -169,6 +169,6 @@ class FileLibrary:
     def GetMatchingFiles(self, pattern: Any) -> Any:
         view = self._files.view()
         text = os.fsdecode(pattern)
-        if view is None or (view.is_plain and not view.folders) or "://" in text:
+        if view is None or (view.is_plain and not view.changes.folders) or "://" in text:
             return self._inner.GetMatchingFiles(pattern)
         return sorted(glob.glob(text, include_hidden=True) if _HIDDEN else glob.glob(text))

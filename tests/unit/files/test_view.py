@@ -223,7 +223,7 @@ def test_what_is_still_open_is_published_when_it_is_closed(
         print("after", file=file)
     publish_open(other)
     assert Path(path).read_text() == "before\nafter\n"
-    assert not other.late
+    assert not other.succession.still_written
 
 
 def test_an_answer_does_not_count_where_the_leader_changed_the_file_meanwhile(
@@ -311,7 +311,7 @@ def test_large_files_are_renamed_without_a_copy(tmp_path: Path, scratches: list[
     (root / "large").write_bytes(b"x" * (2 << 20))
     _, other = two_ranks(tmp_path, scratches)
     act(other, root, ("rename", "large", "moved"))
-    assert str(root / "moved") in other.held
+    assert str(root / "moved") in other.changes.kept_open
     assert len(read(other, str(root / "moved"))) == 2 << 20
     publish(other)
     assert (root / "moved").stat().st_size == 2 << 20
@@ -335,7 +335,7 @@ def test_a_file_that_is_only_held_gets_a_name_for_hdf5(
     keep_whole(other, str(path))
     with h5py.File(place) as file:
         assert file["x"][:].tolist() == [1, 2, 3]
-    assert str(path) not in other.held
+    assert str(path) not in other.changes.kept_open
 
 
 def test_links_of_this_rank_lead_to_its_own_files(tmp_path: Path, scratches: list[Scratch]) -> None:
