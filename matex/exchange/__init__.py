@@ -2,7 +2,7 @@
 
 from matex.exchange.choice import Choice
 from matex.exchange.graph_exchange import GraphExchange
-from matex.exchange.host import HostExchange
+from matex.exchange.mpi4py_exchange import Mpi4pyExchange
 from matex.exchange.layout import Header, Layout, header_of
 from matex.exchange.native import NativeExchange
 from matex.exchange.step_exchange import StepExchange
@@ -11,7 +11,7 @@ __all__ = [
     "Choice",
     "GraphExchange",
     "Header",
-    "HostExchange",
+    "Mpi4pyExchange",
     "Layout",
     "NativeExchange",
     "StepExchange",

@@ -10,7 +10,7 @@ from typing import Any
 
 import ft
 from matex.exchange.graph_exchange import GraphExchange
-from matex.exchange.host import HostExchange
+from matex.exchange.mpi4py_exchange import Mpi4pyExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
 from matex.exchange.native import RECORD_BYTES, NativeExchange
@@ -119,7 +119,7 @@ class Choice:
         """Exchange for one layout; *options* are those of :class:`GraphExchange`."""
         options |= self._sum_options
         if self.library is None:
-            return HostExchange(communicator, layout, faults=faults, **options)
+            return Mpi4pyExchange(communicator, layout, faults=faults, **options)
         native = NativeExchange(
             communicator, layout, library=self.library, faults=faults, **options
         )

@@ -16,7 +16,7 @@ from matex.exchange.layout import Layout
 from matex.exchange.library import Library
 from matex.exchange.messages import TAGS
 from matex.exchange.route import groups
-from matex.exchange.sliced_sum import SlicedSum
+from matex.exchange.hierarchical_allreduce import HierarchicalAllreduce
 from matex.exchange.slices import Tables
 
 __all__ = ["RECORD_BYTES", "NativeExchange"]
@@ -158,7 +158,7 @@ class NativeExchange(GraphExchange):
             record.sliced = self._terms.is_sliced
             if record.sliced:
                 self._set_out()
-            elif isinstance(self._reduction, SlicedSum):
+            elif isinstance(self._reduction, HierarchicalAllreduce):
                 self._reduction.slices.skip()
             try:
                 output = fused()
@@ -189,7 +189,7 @@ class NativeExchange(GraphExchange):
 
     def _set_out(self) -> None:
         """Pass the operation the route of the current members and the rounding residuals."""
-        assert isinstance(self._reduction, SlicedSum), "no other one is native and sliced"
+        assert isinstance(self._reduction, HierarchicalAllreduce), "no other one is native and sliced"
         slices, route = self._reduction.slices, self._record.route
         tables, residuals = slices.tables, slices.residuals
         if tables is not self._tables:

@@ -13,14 +13,14 @@ from matex.exchange.codecs import CODECS
 from matex.exchange.flat_sum import FlatSum
 from matex.exchange.low_rank_sum import LowRankSum
 from matex.exchange.reduction import Reduction, ReductionTerms
-from matex.exchange.sliced_sum import SlicedSum
+from matex.exchange.hierarchical_allreduce import HierarchicalAllreduce
 
 __all__ = ["REDUCTIONS", "make_reduction"]
 
 #: Reductions by the word in ``--compression``, without the rank of factors.
 REDUCTIONS: dict[str, Callable[[ReductionTerms], Reduction]] = {
-    "none": SlicedSum,
-    **dict.fromkeys(CODECS, SlicedSum),
+    "none": HierarchicalAllreduce,
+    **dict.fromkeys(CODECS, HierarchicalAllreduce),
     "powersgd": LowRankSum,
 }
 

@@ -16,7 +16,7 @@ import ft
 from matex.config import Config
 from matex.config.compressions import COMPRESSIONS, compression_of
 from matex.errors import TrainingError
-from matex.exchange import GraphExchange, Header, HostExchange, Layout, NativeExchange
+from matex.exchange import GraphExchange, Header, Mpi4pyExchange, Layout, NativeExchange
 from matex.exchange.choice import library
 from matex.exchange.codecs import CODECS
 from matex.exchange.layout import Segment
@@ -68,7 +68,7 @@ def maker(request: pytest.FixtureRequest, comm: ft.Communicator, kind: str, way:
         injector = ft.Injector(map(ft.parse_fault, faults), rank=comm.world.rank)
         options |= (WAYS | BY_NUMPY)[way]
         if kind == "host" or (kind == "mixed" and comm.world.place % 2):
-            return HostExchange(comm, layout, faults=injector, **options)
+            return Mpi4pyExchange(comm, layout, faults=injector, **options)
         built = request.getfixturevalue("native")
         return NativeExchange(comm, layout, faults=injector, library=built, **options)
 

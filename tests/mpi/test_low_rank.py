@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import ft
-from matex.exchange import Header, HostExchange, Layout
+from matex.exchange import Header, Mpi4pyExchange, Layout
 from matex.exchange.layout import Segment
 from matex.exchange.low_rank_sum import LowRankSum
 from tests.mpi.routes import in_pairs
@@ -18,17 +18,17 @@ from tests.mpi.routes import in_pairs
 SHAPES = ((40, 60), (60,), (3, 3, 20, 50), (5, 4))
 
 
-def exchange_of(comm: ft.Communicator, rank: int, **options: Any) -> HostExchange:
+def exchange_of(comm: ft.Communicator, rank: int, **options: Any) -> Mpi4pyExchange:
     layout = Layout(
         gradients=tuple(Segment(f"gradient {i}", s, "float32") for i, s in enumerate(SHAPES)),
         means=(),
         sums=(Segment("count", (3,), "float32"),),
     )
     injector = ft.Injector((), rank=comm.world.rank)
-    return HostExchange(comm, layout, faults=injector, compression=f"powersgd:{rank}", **options)
+    return Mpi4pyExchange(comm, layout, faults=injector, compression=f"powersgd:{rank}", **options)
 
 
-def summed(exchange: HostExchange, comm: ft.Communicator, parts: list[np.ndarray]) -> list[Any]:
+def summed(exchange: Mpi4pyExchange, comm: ft.Communicator, parts: list[np.ndarray]) -> list[Any]:
     size = comm.world.size
     exchange.begin(samples=size, fingerprint=size)
     auxiliary = np.array([1, 2, 3, *Header(samples=1.0, fingerprint=1.0)], np.float32)
@@ -85,7 +85,7 @@ def test_low_rank_gradients_send_fewer_bytes(comm: ft.Communicator) -> None:
     if comm.world.size == 1:
         pytest.skip("one rank sends nothing")
     few = exchange_of(comm, 1)
-    plain = HostExchange(
+    plain = Mpi4pyExchange(
         comm, few.layout, faults=ft.Injector((), rank=comm.world.rank), plan="slices"
     )
     assert few.bytes < plain.bytes / 5

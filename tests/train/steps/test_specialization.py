@@ -12,7 +12,7 @@ from keras import layers
 
 from matex import keras_hooks
 from matex.data import Batches
-from matex.exchange import Header, HostExchange, Layout
+from matex.exchange import Header, Mpi4pyExchange, Layout
 from matex.keras_hooks.script_model import script_model
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.control import Control
@@ -28,7 +28,7 @@ STEPS = 6
 Weights = list[np.ndarray]
 
 
-class OfOneRank(HostExchange):
+class OfOneRank(Mpi4pyExchange):
     """An exchange whose sums are the parts; no MPI."""
 
     def __init__(self, layout: Layout) -> None:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.data import Batches
-from matex.exchange import Header, HostExchange
+from matex.exchange import Header, Mpi4pyExchange
 from matex.partition.spans import parts_of
 from matex.steps.control import Control
 from matex.steps.graphs import specialization
@@ -49,7 +49,7 @@ def make_step(model: Any, batches: Batches) -> Step:
     return Step(model, batches.signature)
 
 
-class InGraph(HostExchange):
+class InGraph(Mpi4pyExchange):
     """An exchange of one rank, which is what *call* makes of its parts; no MPI."""
 
     def __init__(self, step: Step, call: Callable[..., list[np.ndarray]]) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from matex.exchange.buffers import owned
 from matex.exchange.graph_exchange import GraphExchange
 
-__all__ = ["HostExchange"]
+__all__ = ["Mpi4pyExchange"]
 
 
-class HostExchange(GraphExchange):
+class Mpi4pyExchange(GraphExchange):
     """An exchange whose graph operation is a function of NumPy arrays."""
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:

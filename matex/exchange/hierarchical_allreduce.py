@@ -11,10 +11,10 @@ from matex.exchange.reduction import ReductionTerms
 from matex.exchange.route import Extent
 from matex.exchange.slices import Slices
 
-__all__ = ["SlicedSum"]
+__all__ = ["HierarchicalAllreduce"]
 
 
-class SlicedSum(FlatSum):
+class HierarchicalAllreduce(FlatSum):
     """Reduction by slices; by one allreduce where the plan and the members want it.
 
     Attributes:
