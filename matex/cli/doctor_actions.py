@@ -183,21 +183,21 @@ def _exchange() -> Finding:
     """Description of the exchange that a run here would use, and the reason."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        from matex.exchange import Choice
+        from matex.exchange import ExchangeFactory
     except ModuleNotFoundError as error:
         return Finding("exchange", "none", str(error), fatal=True)
     config = Config.from_environment()
-    choice = Choice(config.exchange, config.cache_directory)
-    slower = choice.kind == "host" and config.exchange != "host"
+    exchanges = ExchangeFactory(config.exchange, config.cache_directory)
+    slower = exchanges.kind == "host" and config.exchange != "host"
     advice = "small steps are slower with it: install g++, or run matex build elsewhere"
-    return Finding("exchange", f"{choice.kind} ({choice.why})", advice if slower else "")
+    return Finding("exchange", f"{exchanges.kind} ({exchanges.why})", advice if slower else "")
 
 
 def build() -> int:
     """Build the native exchange in the cache; return 0, or 1 after the reason."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        from matex.exchange.choice import library
+        from matex.exchange.factory import library
         from matex.exchange.library import NotBuilt
     except ModuleNotFoundError as error:
         print(f"matex build: TensorFlow and mpi4py are needed. Received: {error}", file=sys.stderr)

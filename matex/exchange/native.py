@@ -12,11 +12,11 @@ import numpy as np
 
 import ft
 from matex.exchange.graph_exchange import GraphExchange
+from matex.exchange.hierarchical_allreduce import HierarchicalAllreduce
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library
 from matex.exchange.messages import TAGS
 from matex.exchange.route import groups
-from matex.exchange.hierarchical_allreduce import HierarchicalAllreduce
 from matex.exchange.slices import Tables
 
 __all__ = ["RECORD_BYTES", "NativeExchange"]
@@ -189,7 +189,9 @@ class NativeExchange(GraphExchange):
 
     def _set_out(self) -> None:
         """Pass the operation the route of the current members and the rounding residuals."""
-        assert isinstance(self._reduction, HierarchicalAllreduce), "no other one is native and sliced"
+        assert isinstance(self._reduction, HierarchicalAllreduce), (
+            "no other one is native and sliced"
+        )
         slices, route = self._reduction.slices, self._record.route
         tables, residuals = slices.tables, slices.residuals
         if tables is not self._tables:

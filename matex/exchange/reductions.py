@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from matex.exchange.codecs import CODECS
 from matex.exchange.flat_sum import FlatSum
-from matex.exchange.low_rank_sum import LowRankSum
-from matex.exchange.reduction import Reduction, ReductionTerms
 from matex.exchange.hierarchical_allreduce import HierarchicalAllreduce
+from matex.exchange.powersgd_sum import PowerSgdSum
+from matex.exchange.reduction import Reduction, ReductionTerms
 
 __all__ = ["REDUCTIONS", "make_reduction"]
 
@@ -21,7 +21,7 @@ __all__ = ["REDUCTIONS", "make_reduction"]
 REDUCTIONS: dict[str, Callable[[ReductionTerms], Reduction]] = {
     "none": HierarchicalAllreduce,
     **dict.fromkeys(CODECS, HierarchicalAllreduce),
-    "powersgd": LowRankSum,
+    "powersgd": PowerSgdSum,
 }
 
 

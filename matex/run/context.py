@@ -8,7 +8,7 @@ import ft
 from matex.checkpointing.saver import Saver
 from matex.config import Config, arbiter_setting
 from matex.config.compressions import compression_of
-from matex.exchange import Choice
+from matex.exchange import ExchangeFactory, SumOptions
 from matex.preemption.stop_request import StopRequest
 from matex.records.events import EventLog
 from matex.records.fault_events import record_fault
@@ -85,11 +85,11 @@ class RunContext:
         )  # fmt: skip
         self.checkpoints = RunCheckpoints(saver, ledger, self.ranks, joining)
         compression = config.compression if config.strategy == "sync" else "none"
-        choice = Choice(
+        plan = config.exchange_plan if welcome is None else welcome.plan
+        exchanges = ExchangeFactory(
             config.exchange,
             config.cache_directory,
-            plan=config.exchange_plan if welcome is None else welcome.plan,
-            compression=compression,
+            sums=SumOptions(plan, compression),
             by_numpy=compression_of(compression).by_numpy,
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
@@ -98,7 +98,7 @@ class RunContext:
             communicator, arrivals,
             ColdCandidates(communicator, cold) if cold else NewProcesses(communicator),
             events, self.terminal, launcher,
-            welcome=lambda: self._welcome(choice, arrivals), limit=config.respawn,
+            welcome=lambda: self._welcome(exchanges, arrivals), limit=config.respawn,
         )  # fmt: skip
         self.elastic = ElasticRanks(
             communicator, self.records, arrivals, replacements,
@@ -109,7 +109,7 @@ class RunContext:
             communicator, self.ranks, self.records, watch,
             faults=faults,
             nonfinite=NonfinitePolicy(config.nonfinite, communicator, tell=self._note_nonfinite),
-            exchange_choice=choice, requests=requests.collect,
+            exchange_factory=exchanges, requests=requests.collect,
         )  # fmt: skip
         hooks = RunHooks(watch.watchdog, faults, launcher, record=self.records.recoveries.heard)
         communicator.attach(hooks)
@@ -124,7 +124,7 @@ class RunContext:
             policy=self.config.nonfinite,
         )
 
-    def _welcome(self, choice: Choice, arrivals: Arrivals) -> Welcome:
+    def _welcome(self, exchanges: ExchangeFactory, arrivals: Arrivals) -> Welcome:
         """First message to the next newcomer. Local; sent by the leader."""
         hosts = self.communicator.hosts
         return Welcome(
@@ -134,7 +134,7 @@ class RunContext:
             hosts=len(set(hosts.values())),
             virtual=self.ranks.virtual_workers,
             key=self.ranks.key,
-            plan=choice.plan,
+            plan=exchanges.plan,
             elapsed_s=self.outcome.stop_request.elapsed_s,
             histories=arrivals.histories,
         )

@@ -59,7 +59,7 @@ class RunLifeCycle:
             ends_s=run.outcome.stop_request.ends_s,
         )  # fmt: skip
         if run.elastic.joining is not None:
-            self._events.write("exchange", **run.steps.exchange_choice.described(world))
+            self._events.write("exchange", **run.steps.exchange_factory.described(world))
             run.watchdog.start()
             self._saver.join()
             return
@@ -85,16 +85,16 @@ class RunLifeCycle:
         Raises:
             InputError: the requested exchange is missing on some ranks; raised on every rank.
         """
-        run, choice = self._run, self._run.steps.exchange_choice
+        run, exchanges = self._run, self._run.steps.exchange_factory
         if run.config.strategy == "sync" and not run.config.deterministic:
-            choice.try_out(run.communicator)
-        self._events.write("exchange", **choice.described(run.communicator.world))
-        native = choice.kind == "native"
+            exchanges.try_out(run.communicator)
+        self._events.write("exchange", **exchanges.described(run.communicator.world))
+        native = exchanges.kind == "native"
         if run.config.exchange == "native" and not run.communicator.agree(native):
-            reason = "another rank has none" if native else choice.why
+            reason = "another rank has none" if native else exchanges.why
             raise InputError(f"exchange must be native on every rank. Received: {reason}")
         if run.config.exchange == "auto" and not native:
-            run.terminal.say(f"using the host exchange: {choice.why}")
+            run.terminal.say(f"using the host exchange: {exchanges.why}")
 
     # The end.
 

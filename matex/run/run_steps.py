@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import ft
-from matex.exchange import Choice, GraphExchange, Layout
+from matex.exchange import ExchangeFactory, GraphExchange, Layout
 from matex.records.step_report import StepReport, StepRequests
 from matex.run.ranks import RunRanks
 from matex.run.records import RunRecords
@@ -25,7 +25,7 @@ class RunSteps:
         watch: watchdog over the steps.
         faults: fault injector of the run.
         nonfinite: policy for steps with non-finite numbers.
-        exchange_choice: choice between the exchanges of this rank.
+        exchange_factory: maker of the exchanges of this rank.
         requests: function that returns the requests of this rank.
     """
 
@@ -38,7 +38,7 @@ class RunSteps:
         *,
         faults: ft.Injector,
         nonfinite: NonfinitePolicy,
-        exchange_choice: Choice,
+        exchange_factory: ExchangeFactory,
         requests: Callable[[], StepRequests],
     ) -> None:
         self.communicator = communicator
@@ -47,7 +47,7 @@ class RunSteps:
         self._watch = watch
         self.faults = faults
         self.nonfinite = nonfinite
-        self.exchange_choice = exchange_choice
+        self.exchange_factory = exchange_factory
         self.requests = requests
 
     @property
@@ -62,7 +62,7 @@ class RunSteps:
 
     def make_exchange(self, layout: Layout, check_finite: bool) -> GraphExchange:
         """Make the exchange of steps with *layout*; local."""
-        return self.exchange_choice.make(
+        return self.exchange_factory.make(
             self.communicator, layout, faults=self.faults, watchdog=self._watch.watchdog,
             check_finite=check_finite,
         )  # fmt: skip

@@ -16,9 +16,9 @@ import ft
 from matex.config import Config
 from matex.config.compressions import COMPRESSIONS, compression_of
 from matex.errors import TrainingError
-from matex.exchange import GraphExchange, Header, Mpi4pyExchange, Layout, NativeExchange
-from matex.exchange.choice import library
+from matex.exchange import GraphExchange, Header, Layout, Mpi4pyExchange, NativeExchange
 from matex.exchange.codecs import CODECS
+from matex.exchange.factory import library
 from matex.exchange.layout import Segment
 from tests.mpi.routes import in_pairs
 
@@ -42,7 +42,7 @@ WAYS = {
     **{name: {"compression": name} for name in CODECS},
     "int8-in-pairs": {"compression": "int8", "route_of": in_pairs},
 }
-# Computed by NumPy alone; test_low_rank.py has what comes out of it.
+# Computed by NumPy alone; test_powersgd.py has what comes out of it.
 BY_NUMPY = {n: {"compression": row.example} for n, row in COMPRESSIONS.items() if row.by_numpy}
 
 

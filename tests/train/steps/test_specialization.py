@@ -12,7 +12,7 @@ from keras import layers
 
 from matex import keras_hooks
 from matex.data import Batches
-from matex.exchange import Header, Mpi4pyExchange, Layout
+from matex.exchange import Header, Layout, Mpi4pyExchange
 from matex.keras_hooks.script_model import script_model
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.control import Control

@@ -1,23 +1,24 @@
-"""Choice of a rank's exchange: the native one if it is available."""
+"""Factory of a rank's exchanges: native ones if they are available."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import weakref
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import ft
 from matex.exchange.graph_exchange import GraphExchange
-from matex.exchange.mpi4py_exchange import Mpi4pyExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
+from matex.exchange.mpi4py_exchange import Mpi4pyExchange
 from matex.exchange.native import RECORD_BYTES, NativeExchange
 from matex.exchange.plan import MOST_HOSTS, is_sliced
 from matex.exchange.trial import PlanTimes, try_out
 
-__all__ = ["Choice", "caches", "library"]
+__all__ = ["ExchangeFactory", "SumOptions", "caches", "library"]
 
 
 def caches(own: Path) -> list[Path]:
@@ -34,18 +35,30 @@ def library(own: Path) -> Library:
     return find(recipe(), caches(own), record_bytes=RECORD_BYTES)
 
 
-class Choice:
-    """The exchange chosen on this rank, and the reason. Local.
+@dataclass(frozen=True)
+class SumOptions:
+    """Options of how a step's sum is made, equal on all ranks.
 
-    Ranks may choose differently: both exchanges make the same MPI calls.
+    Attributes:
+        plan: one of :data:`matex.exchange.plan.PLANS`.
+        compression: a key of :data:`matex.exchange.reductions.REDUCTIONS`; ``powersgd:R`` with the
+            rank R of factors.
+    """
+
+    plan: str = "auto"
+    compression: str = "none"
+
+
+class ExchangeFactory:
+    """Maker of the exchanges of this rank, of one kind. Local.
+
+    Ranks may have different kinds: both exchanges make the same MPI calls.
 
     Args:
         kind: auto, native or host.
         cache: directory of the user's cache.
-        plan: one of :data:`matex.exchange.plan.PLANS`.
-        compression: a key of :data:`matex.exchange.reductions.REDUCTIONS`; ``powersgd:R`` with the
-            rank R of factors.
-        by_numpy: whether NumPy computes sums in *compression*, so that the native exchange cannot.
+        sums: options of the sums; by default the trial of them may choose the plan.
+        by_numpy: whether NumPy computes compressed sums, so that the native exchange cannot.
         impossible: reason for which the native exchange cannot be used here; empty if it can.
     """
 
@@ -54,14 +67,13 @@ class Choice:
         kind: str,
         cache: Path,
         *,
-        plan: str = "auto",
-        compression: str = "none",
+        sums: SumOptions = SumOptions(),
         by_numpy: bool = False,
         impossible: str = "",
     ) -> None:
-        self._sum_options = {"plan": plan, "compression": compression}
+        self._sums = sums
         if not impossible and by_numpy:
-            impossible = f"{compression} is computed by NumPy"
+            impossible = f"{sums.compression} is computed by NumPy"
         self._trial: PlanTimes | None = None
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
         self.library: Library | None = None
@@ -80,22 +92,22 @@ class Choice:
     @property
     def plan(self) -> str:
         """Plan of the sums, which newcomers must have, too."""
-        return self._sum_options["plan"]
+        return self._sums.plan
 
     def try_out(self, communicator: ft.Communicator) -> None:
         """Determine which plan is faster, if that is not known; collective.
 
         The result is equal on all ranks; ranks that join later need not know of the trial.
         """
-        is_open = self._sum_options == {"plan": "auto", "compression": "none"}
+        is_open = self._sums == SumOptions()
         if is_open and 1 < communicator.world.host_count <= MOST_HOSTS:
             self._trial = try_out(communicator)
             if self._trial is not None and self._trial.prefers_flat:
-                self._sum_options["plan"] = "flat"
+                self._sums = replace(self._sums, plan="flat")
 
     def described(self, world: ft.World) -> dict[str, Any]:
         """The kind of exchange, the reason for it, and how the members of *world* make the sums."""
-        plan, compression = self._sum_options["plan"], self._sum_options["compression"]
+        plan, compression = self._sums.plan, self._sums.compression
         sliced = is_sliced(
             plan, size=world.size, hosts=world.host_count, compressed=compression != "none"
         )
@@ -117,7 +129,7 @@ class Choice:
         **options: Any,
     ) -> GraphExchange:
         """Exchange for one layout; *options* are those of :class:`GraphExchange`."""
-        options |= self._sum_options
+        options |= asdict(self._sums)
         if self.library is None:
             return Mpi4pyExchange(communicator, layout, faults=faults, **options)
         native = NativeExchange(

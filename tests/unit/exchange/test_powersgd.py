@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matex.exchange.low_rank import multiply, orthonormalize, rank_of
+from matex.exchange.powersgd import multiply, orthonormalize, rank_of
 
 
 @pytest.mark.parametrize(("name", "rank"), [("powersgd:4", 4), ("none", 0), ("int8", 0)])

@@ -10,9 +10,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import ft
-from matex.exchange import Header, Mpi4pyExchange, Layout
+from matex.exchange import Header, Layout, Mpi4pyExchange
 from matex.exchange.layout import Segment
-from matex.exchange.low_rank_sum import LowRankSum
+from matex.exchange.powersgd_sum import PowerSgdSum
 from tests.mpi.routes import in_pairs
 
 SHAPES = ((40, 60), (60,), (3, 3, 20, 50), (5, 4))
@@ -73,15 +73,15 @@ def test_what_is_left_out_comes_later(comm: ft.Communicator) -> None:
             [exchange.result()[0].reshape(-1), np.zeros(total.size - 2400, np.float32)]
         )
     wanted = steps * sum(parts_of(rank, alike=16)[0] for rank in comm.world.ranks).reshape(-1)
-    assert isinstance(exchange._reduction, LowRankSum)
-    kept = exchange._reduction.low_rank._taken[:2400].copy()
+    assert isinstance(exchange._reduction, PowerSgdSum)
+    kept = exchange._reduction.powersgd._next_error[:2400].copy()
     everybodys = sum(row for row in comm.allgather(kept).rows)
     scale = np.abs(wanted).max()
     assert np.linalg.norm(everybodys) < 0.7 * np.linalg.norm(wanted)  # less than it would be lost
     np.testing.assert_allclose(total[:2400] + everybodys, wanted, atol=1e-3 * scale)
 
 
-def test_low_rank_gradients_send_fewer_bytes(comm: ft.Communicator) -> None:
+def test_powersgd_sends_fewer_bytes(comm: ft.Communicator) -> None:
     if comm.world.size == 1:
         pytest.skip("one rank sends nothing")
     few = exchange_of(comm, 1)
@@ -96,15 +96,15 @@ def test_an_overflow_leaves_what_is_kept(comm: ft.Communicator) -> None:
     if comm.world.size == 1:
         pytest.skip("one rank sends nothing")
     exchange, mine = exchange_of(comm, 1, check_finite=False), parts_of(comm.world.rank, alike=16)
-    assert isinstance(exchange._reduction, LowRankSum)
+    assert isinstance(exchange._reduction, PowerSgdSum)
     summed(exchange, comm, mine)
-    kept = exchange._reduction.low_rank._taken.copy()
+    kept = exchange._reduction.powersgd._next_error.copy()
     assert kept.any()
     if comm.world.place == 0:
         mine[0] = np.full_like(mine[0], np.inf)
     summed(exchange, comm, mine)
     assert not np.isfinite(exchange.result()[0]).all()
-    np.testing.assert_array_equal(exchange._reduction.low_rank._taken, kept)
+    np.testing.assert_array_equal(exchange._reduction.powersgd._next_error, kept)
 
 
 def test_products_start_no_threads_that_wait_on_cores(

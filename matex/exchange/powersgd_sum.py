@@ -7,22 +7,22 @@ from collections.abc import Callable
 import numpy as np
 
 from matex.exchange.flat_sum import FlatSum
-from matex.exchange.low_rank import LowRank, rank_of
+from matex.exchange.powersgd import PowerSgd, rank_of
 from matex.exchange.reduction import ReductionTerms
 
-__all__ = ["LowRankSum"]
+__all__ = ["PowerSgdSum"]
 
 
-class LowRankSum(FlatSum):
+class PowerSgdSum(FlatSum):
     """Reduction by factors, which peers are handed; by one allreduce where one member is left.
 
     Attributes:
-        low_rank: exchange of the factors.
+        powersgd: exchange of the factors.
     """
 
     def __init__(self, terms: ReductionTerms) -> None:
         super().__init__(terms)
-        self.low_rank = LowRank(
+        self.powersgd = PowerSgd(
             terms.communicator,
             terms.layout,
             rank=rank_of(terms.compression),
@@ -35,25 +35,25 @@ class LowRankSum(FlatSum):
 
     @property
     def bytes(self) -> int:
-        return self.low_rank.bytes if self._terms.is_sliced else super().bytes
+        return self.powersgd.bytes if self._terms.is_sliced else super().bytes
 
     def next_step(self) -> None:
-        self.low_rank.next_step()
+        self.powersgd.next_step()
 
     def next_operation(self) -> None:
-        self.low_rank.next_operation()
+        self.powersgd.next_operation()
 
     def reduce(self, send: np.ndarray, result: np.ndarray, is_whole: Callable[[], bool]) -> None:
         if not self._terms.is_sliced:
-            self.low_rank.leave_off()
+            self.powersgd.skip()
             super().reduce(send, result, is_whole)
             return
         self._terms.communicator.attempt(
-            self.low_rank.factors,
-            lambda comm: self.low_rank.exchange(comm, send),
-            lambda: self.low_rank.is_whole,
+            self.powersgd.factors,
+            lambda comm: self.powersgd.exchange(comm, send),
+            lambda: self.powersgd.is_whole,
             untouched=True,
         )
 
     def complete(self, result: np.ndarray) -> None:
-        self.low_rank.unpack(result)
+        self.powersgd.unpack(result)

@@ -27,7 +27,7 @@ from matex.exchange.layout import Layout, header_of
 from matex.exchange.route import Extent, Range, Route
 from matex.exchange.slices import Slices
 
-__all__ = ["LowRank", "multiply", "orthonormalize", "rank_of"]
+__all__ = ["PowerSgd", "multiply", "orthonormalize", "rank_of"]
 
 _NAME = "powersgd:"
 
@@ -71,7 +71,7 @@ class _Matrix(NamedTuple):
         return factors[place.start : place.stop].reshape(self.columns, -1)
 
 
-class LowRank:
+class PowerSgd:
     """Exchange of the vectors of one layout, with gradients as factors.
 
     Small gradients and the auxiliary part travel unchanged beside the left factors. Error feedback
@@ -106,7 +106,7 @@ class LowRank:
         self._second = Slices(communicator, Extent.plain(rights, dtype), route_of=route_of)
         self._own = np.zeros(cut + rights, dtype)
         self._factors = [np.zeros(cut + rights, dtype) for _ in range(2)]
-        self._wanted, self._kept, self._taken = (np.zeros(body, dtype) for _ in range(3))
+        self._compensated, self._error, self._next_error = (np.zeros(body, dtype) for _ in range(3))
         self._generator = np.random.default_rng(0)
         self._starts = [self._random(matrix.columns, rank) for matrix in self._matrices]
         self._has_right = self._is_new = False
@@ -141,10 +141,10 @@ class LowRank:
         if not self._is_new:
             return
         self._is_new = False
-        self._kept, self._taken = self._taken, self._kept
+        self._error, self._next_error = self._next_error, self._error
         self._starts = [self._start_after(matrix) for matrix in self._matrices]
 
-    def leave_off(self) -> None:
+    def skip(self) -> None:
         """Drop an exchange that failed: its step is made without one. Local."""
         self._is_unpacked = True
 
@@ -158,10 +158,10 @@ class LowRank:
         self._has_right = self._is_unpacked = False
         for part, place in self._plain:
             own[place.start : place.stop] = send[part.start : part.stop]
-        np.add(send[: self._kept.size], self._kept, out=self._wanted)
+        np.add(send[: self._error.size], self._error, out=self._compensated)
         with self._one_thread():
             for matrix, start in zip(self._matrices, self._starts, strict=True):
-                np.matmul(matrix.of(self._wanted), start, out=matrix.left(own))
+                np.matmul(matrix.of(self._compensated), start, out=matrix.left(own))
         self._first.exchange(comm, own[:cut], factors[:cut])
         for matrix in self._matrices:
             orthonormalize(matrix.left(factors))
@@ -181,11 +181,10 @@ class LowRank:
             multiply(left, matrix.right(self.factors), matrix.of(vector))
             with self._one_thread():
                 own = left @ matrix.right(self._own).T
-            np.subtract(matrix.of(self._wanted), own, out=matrix.of(self._taken))
-        if (
-            not self._is_finite() or not np.isfinite(self._taken).all()
-        ):  # what looks for that makes no update
-            self._taken[:] = self._kept
+            np.subtract(matrix.of(self._compensated), own, out=matrix.of(self._next_error))
+        # A step whose numbers are not finite makes no update.
+        if not self._is_finite() or not np.isfinite(self._next_error).all():
+            self._next_error[:] = self._error
         self._is_unpacked = self._is_new = True
 
     def _is_finite(self) -> bool:
@@ -199,7 +198,7 @@ class LowRank:
         with self._one_thread():
             for matrix in self._matrices:
                 left = matrix.left(self.factors)
-                np.matmul(matrix.of(self._wanted).T, left, out=matrix.right(self._own))
+                np.matmul(matrix.of(self._compensated).T, left, out=matrix.right(self._own))
         self._has_right = True
 
     def _one_thread(self) -> AbstractContextManager[object]:
