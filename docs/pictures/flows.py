@@ -31,7 +31,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "forward and backward; the optimizer's apply is recorded, not run",
-                ("matex/steps/step_parts.py", "matex/steps/recorder.py"),
+                ("matex/steps/step_computation.py", "matex/steps/recorder.py"),
             ),
             Stage("all sums of the step in one vector", ("matex/exchange/layout.py",)),
             Stage("fence: every side effect so far has happened", kind="fence"),
@@ -43,7 +43,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             Stage("fence: nothing below runs unless the exchange succeeded", kind="fence"),
             Stage(
                 "the recorded update with the averaged gradients",
-                ("matex/steps/step_parts.py", "matex/steps/recorder.py"),
+                ("matex/steps/step_computation.py", "matex/steps/recorder.py"),
             ),
             Stage(
                 "counts, events, checkpoints, replica checks",
@@ -74,14 +74,14 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "each computes the missing rows and adds them to its own sum",
-                ("matex/steps/executors/recovery.py", "matex/steps/step_parts.py"),
+                ("matex/steps/executors/recovery.py", "matex/steps/step_computation.py"),
             ),
             Stage(
                 "the same exchange again, through mpi4py",
                 ("matex/exchange/graph_exchange.py", "ft/communicator.py"),
                 "all",
             ),
-            Stage("the update, once, with equal bits on all", ("matex/steps/step_parts.py",)),
+            Stage("the update, once, with equal bits on all", ("matex/steps/step_computation.py",)),
         ),
     ),
     "checkpoint": (

@@ -13,7 +13,7 @@ from matex.steps.control import control_spec
 from matex.steps.forward_pass import ForwardPass
 from matex.steps.script_code.traced_python import TracedPython
 from matex.steps.separability.check_record import CheckRecord
-from matex.steps.step_parts import Batch
+from matex.steps.step_computation import Batch
 
 __all__ = ["ModelStep"]
 

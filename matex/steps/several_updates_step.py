@@ -36,7 +36,7 @@ from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.branches import takes_branch_by_rows
 from matex.steps.separability.graph_separability import inseparable_in
 from matex.steps.shared_updates import SharedUpdates
-from matex.steps.step_parts import Batch
+from matex.steps.step_computation import Batch
 from matex.steps.sums_in_graph import SumsInGraph
 from matex.steps.update_exchanges import UpdateExchanges
 

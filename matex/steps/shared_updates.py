@@ -15,7 +15,7 @@ from matex.keras_hooks.optimizers import build_for
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.embedding_rows import EmbeddingRows, Placed, places_of
 from matex.steps.graphs.graph_inspection import in_own_function
-from matex.steps.step_parts import with_learning_rate
+from matex.steps.step_computation import with_learning_rate
 from matex.steps.update_exchanges import UpdateExchanges
 
 __all__ = ["SharedUpdates"]

@@ -28,8 +28,8 @@ from matex.steps.script_code.muted_output import unheard
 from matex.steps.script_code.python_reads import arrays_noted, follows_from_arguments
 from matex.steps.script_code.user_code import attempted
 from matex.steps.separability.graph_separability import inseparable_in
+from matex.steps.step_computation import Batch, Parts, StepComputation
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
-from matex.steps.step_parts import Batch, Parts, StepParts
 
 __all__ = ["Batch", "Step"]
 
@@ -72,7 +72,7 @@ class Step(ModelStep):
         rows: int | None = None,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
-        self._parts = StepParts(
+        self._computation = StepComputation(
             model,
             as_data,
             sums_gradients=sums_gradients,
@@ -84,12 +84,12 @@ class Step(ModelStep):
             model,
             signature,
             as_data,
-            self._parts.forward,
-            self._parts.embedding_rows,
+            self._computation.forward,
+            self._computation.embedding_rows,
             {
                 "sums_gradients": sums_gradients,
                 "scales_rate": scales_rate,
-                "capacity": self._parts.capacity,
+                "capacity": self._computation.capacity,
             },
         )
         self.runs_eagerly = bool(model.run_eagerly)
@@ -98,11 +98,11 @@ class Step(ModelStep):
         self.may_count = not keras_hooks.counts_add_up(model)  # the same for its metrics alone
         self._functions: StepFunctions
         if self.runs_eagerly:
-            self._functions = EagerFunctions(self._parts, DryRun(model))
+            self._functions = EagerFunctions(self._computation, DryRun(model))
         else:
             jit_compile = bool(model.jit_compile)
             self._functions = self._chance.noted_in(
-                lambda: GraphFunctions(self._parts, self._signature, jit_compile=jit_compile)
+                lambda: GraphFunctions(self._computation, self._signature, jit_compile=jit_compile)
             )
         self._denominators = self._functions.denominators
 
@@ -111,17 +111,17 @@ class Step(ModelStep):
     @property
     def sums_gradients(self) -> bool:
         """Whether the exchange contains the gradients."""
-        return self._parts.sums_gradients
+        return self._computation.sums_gradients
 
     @property
     def layout(self) -> Layout | None:
         """Layout of the contribution; with run_eagerly, known after the first one."""
-        return self._parts.layout
+        return self._computation.layout
 
     @property
     def exchanged(self) -> Layout | None:
         """Part of the layout that the ranks exchange."""
-        return self._parts.exchanged
+        return self._computation.exchanged
 
     @property
     def variables(self) -> list[tuple[Any, Any]]:
@@ -171,11 +171,11 @@ class Step(ModelStep):
 
     def commit(self, parts: Parts) -> dict[str, Any]:
         """Apply the exchanged values to the model, and return the step's logs; local."""
-        return self._parts.named(self._functions.commit(parts))
+        return self._computation.named(self._functions.commit(parts))
 
     def fused(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
         """Make the whole step, and return its logs; collective."""
-        return self._parts.named(self._functions.fused(batch, control))
+        return self._computation.named(self._functions.fused(batch, control))
 
     def trace(self) -> None:
         """Trace the graph of :meth:`fused` beforehand; after :meth:`connect`. Local."""
@@ -240,7 +240,7 @@ class Step(ModelStep):
         """:meth:`quiet` with metrics continued from their values, traced anew. Local."""
 
         def going_on(batch: Batch, control: Any) -> Parts:
-            with self._parts.forward.state.going_on():
+            with self._computation.forward.state.going_on():
                 return self._quiet_contribution(batch, control)
 
         if self.runs_eagerly:
@@ -250,4 +250,4 @@ class Step(ModelStep):
 
     def _quiet_contribution(self, batch: Batch, control: Any) -> Parts:
         with self._chance.left_out():
-            return self._parts.contribution(batch, control)
+            return self._computation.contribution(batch, control)

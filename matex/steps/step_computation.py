@@ -22,13 +22,13 @@ from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_pass import ForwardPass
 from matex.steps.recorder import Recorder
 
-__all__ = ["Batch", "Parts", "StepParts", "with_learning_rate"]
+__all__ = ["Batch", "Parts", "StepComputation", "with_learning_rate"]
 
 Batch = tuple[Any, ...]
 Parts = list[Any]
 
 
-class StepParts:
+class StepComputation:
     """Contribution and commit of one model's step. Local.
 
     Args:

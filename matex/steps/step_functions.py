@@ -22,7 +22,7 @@ from matex.steps.graphs.specialization import SpecializedFunction, concrete
 from matex.steps.graphs.subgraph import function_of
 from matex.steps.script_code.dry_run import DryRun
 from matex.steps.script_code.user_code import attempted
-from matex.steps.step_parts import Batch, Parts, StepParts
+from matex.steps.step_computation import Batch, Parts, StepComputation
 
 __all__ = ["EagerFunctions", "GraphFunctions", "StepFunctions"]
 
@@ -69,8 +69,8 @@ class EagerFunctions:
     counts, and those of a recovery leave nothing changed.
     """
 
-    def __init__(self, parts: StepParts, dry_run: DryRun) -> None:
-        self._parts = parts
+    def __init__(self, computation: StepComputation, dry_run: DryRun) -> None:
+        self._computation = computation
         self._dry_run = dry_run
         self._has_counted = False
         self._exchange: GraphExchange | None = None
@@ -83,7 +83,7 @@ class EagerFunctions:
     def contribution(self, batch: Batch, control: Any) -> Parts:
         again = self._has_counted
         with self._dry_run.run() if again else self._dry_run.undone_on_error():
-            parts = self._parts.contribution(batch, control)
+            parts = self._computation.contribution(batch, control)
         self._has_counted = True
         return parts
 
@@ -92,12 +92,12 @@ class EagerFunctions:
 
     def commit(self, parts: Parts) -> Logs:
         self._has_counted = False
-        return self._parts.commit(parts)
+        return self._computation.commit(parts)
 
     def fused(self, batch: Batch, control: np.ndarray) -> Logs:
         assert self._exchange is not None, _UNCONNECTED
         own = [part.numpy() for part in self.contribution(batch, control)]
-        if self._parts.sums_gradients:
+        if self._computation.sums_gradients:
             return self.commit([tf.constant(part) for part in self._exchange(*own)])
         return self.commit([tf.constant(part) for part in (*own, *self._exchange(own[-1]))])
 
@@ -112,7 +112,7 @@ class GraphFunctions:
     """Runs graphs: one of the contribution, one of the commit, and one of both with the exchange.
 
     Args:
-        parts: contribution and commit; their layout is known after the construction.
+        computation: contribution and commit; their layout is known after the construction.
         signature: signatures of batch and control, with a free batch dimension.
         jit_compile: whether XLA compiles the contribution.
 
@@ -121,14 +121,16 @@ class GraphFunctions:
             ranks.
     """
 
-    def __init__(self, parts: StepParts, signature: tuple[Any, Any], *, jit_compile: bool) -> None:
-        self._parts = parts
+    def __init__(
+        self, computation: StepComputation, signature: tuple[Any, Any], *, jit_compile: bool
+    ) -> None:
+        self._computation = computation
         self._signature = signature
         self._exchange: GraphExchange | None = None
         self._of_size: dict[int, Callable[..., Parts]] = {}
         started = time.perf_counter()
         self._contribution = tf.function(
-            parts.contribution,
+            computation.contribution,
             input_signature=signature,
             jit_compile=jit_compile,
             autograph=False,
@@ -140,11 +142,15 @@ class GraphFunctions:
         refuse_summaries(self._traced, name="train_step")
         self.may_draw = runs_python(self._traced)
         self.denominators = self._denominators(signature[0])
-        assert parts.layout is not None
-        assert parts.exchanged is not None
-        layouts = [parts.exchanged] if parts.sums_gradients else [parts.layout, parts.exchanged]
+        assert computation.layout is not None
+        assert computation.exchanged is not None
+        layouts = (
+            [computation.exchanged]
+            if computation.sums_gradients
+            else [computation.layout, computation.exchanged]
+        )
         specs = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
-        self._commit = concrete(parts.commit, (specs,))
+        self._commit = concrete(computation.commit, (specs,))
         self._fused = SpecializedFunction(self._around_exchange, *signature, traced_s=traced_s)
 
     def _trace_contribution(self) -> list[str]:
@@ -154,7 +160,7 @@ class GraphFunctions:
         return drawn
 
     def _denominators(self, batch: Any) -> Callable[[Batch], np.ndarray] | None:
-        wanted = self._parts.forward.denominators
+        wanted = self._computation.forward.denominators
         if not wanted:
             return None
         return function_of(self._traced, wanted, batch, purpose="the masks or weights of a loss")
@@ -162,8 +168,8 @@ class GraphFunctions:
     def _around_exchange(self, batch: Batch, control: Any) -> Logs:
         assert self._exchange is not None, _UNCONNECTED
         known = self._is_traced_by_size and known_rows(batch) is not None
-        own = (self._parts.contribution if known else self._contribution)(batch, control)
-        if self._parts.sums_gradients:
+        own = (self._computation.contribution if known else self._contribution)(batch, control)
+        if self._computation.sums_gradients:
             return self.commit(self._exchange.in_graph(own))
         auxiliary = tf.cast(own[-1], self._exchange.layout.dtype)
         return self.commit([*own, *self._exchange.in_graph([auxiliary])])
