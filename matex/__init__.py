@@ -209,10 +209,11 @@ def rank() -> int:
     """
     from matex import session
 
-    if session.current is None:
+    world = session.world()
+    if world is None or session.current is None:
         return 0
     session.current.rank_is_asked_for()
-    return session.current.run.communicator.world.rank
+    return world.rank
 
 
 def size() -> int:
@@ -227,7 +228,8 @@ def size() -> int:
     """
     from matex import session
 
-    return 1 if session.current is None else session.current.run.communicator.world.size
+    world = session.world()
+    return 1 if world is None else world.size
 
 
 def strategy() -> str:
@@ -257,10 +259,10 @@ def local_rank() -> int:
     """
     from matex import session
 
-    if session.current is None:
+    world = session.world()
+    if world is None or session.current is None:
         return 0
     session.current.rank_is_asked_for()
-    world = session.current.run.communicator.world
     return sum(member.rank < world.rank for member in world.neighbours)
 
 
@@ -276,6 +278,5 @@ def local_size() -> int:
     """
     from matex import session
 
-    return (
-        1 if session.current is None else 1 + len(session.current.run.communicator.world.neighbours)
-    )
+    world = session.world()
+    return 1 if world is None else 1 + len(world.neighbours)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import ft
     from matex.run.context import RunContext
 
-__all__ = ["Session", "current"]
+__all__ = ["Session", "current", "world"]
 
 
 class Session(Protocol):
@@ -47,3 +48,8 @@ class Session(Protocol):
 #: None before the ranks have met, and in a process that takes part in no run;
 #: :mod:`matex.process.bootstrap` sets it, once.
 current: Session | None = None
+
+
+def world() -> ft.World | None:
+    """Living members of the run; None in a process that takes part in none."""
+    return None if current is None else current.run.communicator.world

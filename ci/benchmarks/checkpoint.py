@@ -50,7 +50,7 @@ class Blocks:
         assert session.current is not None
         self._held = held
         self._kept: list[np.ndarray] = []
-        self._saver = session.current.run.checkpoints.saver
+        self._saver = session.current.run.saver
         self._leads = session.current.run.communicator.world.is_leader
         self._left = 2 * count
         self._begun = 0.0
@@ -126,14 +126,14 @@ def work(blocks: int, out: Path) -> None:
 
     switch = Switch()
     pauses: list[float] = []
-    save = run.checkpoints.saver.save
+    save = run.saver.save
 
     def timed_save(*args: Any, **kwargs: Any) -> None:
         began = time.perf_counter()
         save(*args, **kwargs)
         pauses.append(time.perf_counter() - began)
 
-    run.checkpoints.saver.save = timed_save  # type: ignore[method-assign]
+    run.saver.save = timed_save  # type: ignore[method-assign]
     # One epoch without an end: its rows are all the first one, which takes no memory.
     x, y = (np.broadcast_to(array[:1], (4_000_000, *array.shape[1:])) for array in (x, y))
     model.fit(x, y, batch_size=batch, shuffle=False, verbose=0, callbacks=[switch])

@@ -49,7 +49,7 @@ def compared(
     mine = np.array(
         [
             (checksum(rows), 0.0, False, False),
-            (checksum(gradients), rate, run.outcome.stop_request.is_requested, spoiled),
+            (checksum(gradients), rate, run.stop_request.is_requested, spoiled),
         ],
         _ROW,
     )

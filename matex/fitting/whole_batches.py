@@ -114,7 +114,7 @@ class WholeBatches:
             if is_iterating
             else "no checkpoint is made of this fit"
         )
-        but = f"; {kept}" if run.checkpoints.saver.is_on else ""
+        but = f"; {kept}" if run.saver.is_on else ""
         if run.config.strategy != "sync":
             but += f"; strategy {run.config.strategy} is not used"
         if run.config.shuffle == "ring" and not is_iterating:

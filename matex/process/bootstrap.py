@@ -141,4 +141,4 @@ def _end_program(adapter: KerasAdapter) -> None:
 def _step() -> int | None:
     """Number of this rank's training step; None before the first."""
     adapter = session.current
-    return None if adapter is None else adapter.run.records.ledger.step or None
+    return None if adapter is None else adapter.run.step or None

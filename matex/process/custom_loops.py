@@ -142,7 +142,7 @@ class CustomLoops:
             )
         self._has_checkpoint = True
         self._run.checkpoints.by_script = True
-        self._run.outcome.stop_request.raise_in_handler(False)
+        self._run.stop_request.raise_in_handler(False)
 
     def _note_shared(self, model: Any) -> None:
         """Note the *model* of a step that is shared."""
@@ -170,7 +170,7 @@ class CustomLoops:
     def say_unsaved(self, what: str) -> None:
         """Print once that no checkpoint is made of *what*, if there is a place for checkpoints."""
         self._refuse_apart(what)
-        if self._run.checkpoints.saver.is_on and not self._has_checkpoint:
+        if self._run.saver.is_on and not self._has_checkpoint:
             self._run.terminal.say_once(
                 f"no checkpoint is made of {what}: only the script could continue it, "
                 "with matex.Checkpoint"
@@ -183,9 +183,9 @@ class CustomLoops:
             StopRequested: there is a stop request.
         """
         self.say_unsaved(_LOOP)
-        if self._run.outcome.stop_request.is_requested:
+        if self._run.stop_request.is_requested:
             raise stopped_in_custom_loop()
-        self._run.outcome.stop_request.raise_in_handler(True)
+        self._run.stop_request.raise_in_handler(True)
 
     def _say_whole(self) -> None:
         if not self._is_told_whole:

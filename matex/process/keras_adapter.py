@@ -105,7 +105,7 @@ class KerasAdapter:
             self.run, model, number=number, order_seed=self._order_seeds.next(), arguments=given,
             replicated=self.replicated, trained=self._custom_loops.trained,
         )  # fmt: skip
-        self.run.outcome.stop_request.raise_in_handler(False)  # its steps will ask
+        self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
             self._fit, read = None, functools.partial(self._data_pass.make, original, model, given)
             with self._calls.within(CallKind.PLAIN):

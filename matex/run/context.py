@@ -68,7 +68,7 @@ class RunContext:
         welcome = None if joining is None else joining.welcome
         setting = arbiter_setting()
         launcher = LauncherClient(setting) if setting else None
-        faults = _faults(config, communicator, events, step=lambda: self.records.ledger.step)
+        faults = _faults(config, communicator, events, step=lambda: self.step)
         self.config = config
         self.communicator = communicator
         self.outcome = RunOutcome(stop_request)
@@ -114,13 +114,28 @@ class RunContext:
         hooks = RunHooks(watch.watchdog, faults, launcher, record=self.records.recoveries.heard)
         communicator.attach(hooks)
 
+    @property
+    def step(self) -> int:
+        """Number of the next training step of the whole script."""
+        return self.records.ledger.step
+
+    @property
+    def saver(self) -> Saver:
+        """Saver of the run's checkpoints."""
+        return self.checkpoints.saver
+
+    @property
+    def stop_request(self) -> StopRequest:
+        """Stop requests that this rank has received."""
+        return self.outcome.stop_request
+
     def _note_nonfinite(self, ranks: tuple[int, ...]) -> None:
         leads = self.communicator.world.is_leader
         note_nonfinite(
             self.records.events if leads else None,
             self.terminal,
             ranks,
-            step=self.records.ledger.step,
+            step=self.step,
             policy=self.config.nonfinite,
         )
 
@@ -135,7 +150,7 @@ class RunContext:
             virtual=self.ranks.virtual_workers,
             key=self.ranks.key,
             plan=exchanges.plan,
-            elapsed_s=self.outcome.stop_request.elapsed_s,
+            elapsed_s=self.stop_request.elapsed_s,
             histories=arrivals.histories,
         )
 

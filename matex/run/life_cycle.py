@@ -34,7 +34,7 @@ class RunLifeCycle:
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._events = run.records.events
-        self._saver = run.checkpoints.saver
+        self._saver = run.saver
         self._started = time.time()
         self._at_end: list[Callable[[], None]] = []
 
@@ -56,7 +56,7 @@ class RunLifeCycle:
             "start", pid=world.me.pid, host=world.me.host, boot=world.me.boot,
             world_size=run.ranks.active if world.awaits_admission else run.ranks.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
-            ends_s=run.outcome.stop_request.ends_s,
+            ends_s=run.stop_request.ends_s,
         )  # fmt: skip
         if run.elastic.joining is not None:
             self._events.write("exchange", **run.steps.exchange_factory.described(world))
@@ -180,7 +180,7 @@ class RunLifeCycle:
             resumable=stopped.resumable if stopped and status == "stopped" else resumable,
             world_size_end=min(run.ranks.active, len(living)),
             weights_hash=dict(list(hashes.items())[: run.ranks.active]),
-            wall_s=time.time() - self._started + run.outcome.stop_request.began_before_s,
+            wall_s=time.time() - self._started + run.stop_request.began_before_s,
         )
         self._write_summary(report, summary)
         try:

@@ -30,26 +30,24 @@ def checkpoint_and_exit(run: RunContext, make_state: MakeState | None) -> None:
         _exit_to_regrow(run, make_state)
         return
     problem = None
-    if run.checkpoints.saver.files is None:
+    if run.saver.files is None:
         problem = "--checkpoint DIR was not given, so there is nothing to continue from"
     elif make_state is None:
         problem = "no checkpoint can be made of this training"
-    elif not run.checkpoints.saver.save_for_all(make_state):
+    elif not run.saver.save_for_all(make_state):
         problem = "the checkpoint could not be written"
     record_stop(run, problem)
     raise PreemptedExit(resumable=problem is None)
 
 
 def _exit_to_regrow(run: RunContext, make_state: MakeState | None) -> None:
-    run.outcome.stop_request.missing_heard()
+    run.stop_request.missing_heard()
     if make_state is None:
         run.elastic.never_regrow()
         run.terminal.say("no checkpoint can be made of this training: it goes on with fewer ranks")
-    elif run.checkpoints.saver.save_for_all(make_state):
+    elif run.saver.save_for_all(make_state):
         size, wanted = run.communicator.world.size, run.config.grow_to
-        reason = (
-            f"left after step {run.records.ledger.step} with {size} ranks, to go on with {wanted}"
-        )
+        reason = f"left after step {run.step} with {size} ranks, to go on with {wanted}"
         run.outcome.stop(reason, resumable=True)
         if run.communicator.world.is_leader:
             run.records.note("short", world_size=size, wanted=wanted)
@@ -58,7 +56,7 @@ def _exit_to_regrow(run: RunContext, make_state: MakeState | None) -> None:
 
 def _codes(run: RunContext) -> set[int]:
     """The codes of the stop requests of all ranks; collective."""
-    row = np.array([run.outcome.stop_request.code], np.int64)
+    row = np.array([run.stop_request.code], np.int64)
     return {int(code) for code in run.communicator.allgather(row).rows[:, 0]}
 
 
@@ -73,6 +71,6 @@ def record_stop(run: RunContext, problem: str | None) -> None:
     # A signal to matex run reaches the ranks as another signal.
     signals = [event["signal"] for event in stop_signals(run.records.events.all())] or signals
     why = f"; {problem}" if problem else ""
-    reason = f"asked to stop after step {run.records.ledger.step} ({signals[0]}){why}"
+    reason = f"asked to stop after step {run.step} ({signals[0]}){why}"
     run.outcome.stop(reason, resumable=not problem)
     run.terminal.say(reason)

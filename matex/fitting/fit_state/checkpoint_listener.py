@@ -72,7 +72,7 @@ class CheckpointListener(FitListener):
         if self._leaves:
             checkpoint_and_exit(run, make_state)
         run.steps.faults.at("checkpoint")
-        run.checkpoints.saver.save(bits, make_state, patient=patient)
+        run.saver.save(bits, make_state, patient=patient)
 
     def epoch_done(self, report: EpochReport) -> None:
         """Save the end of an epoch; collective, waiting for the file after a fit's last epoch.
@@ -95,16 +95,16 @@ class CheckpointListener(FitListener):
             return self._snapshots.hold(after, logs=report.logs, stopped=report.is_stopped)
 
         if report.is_last:
-            run.checkpoints.saver.save_for_all(make_state)
+            run.saver.save_for_all(make_state)
             return
         if report.is_short:
-            run.outcome.stop_request.ask_for_missing()
+            run.stop_request.ask_for_missing()
             checkpoint_and_exit(run, make_state)
             return
         run.steps.faults.at("checkpoint")
-        run.checkpoints.saver.save(FILES, make_state, patient=self._is_due())
+        run.saver.save(FILES, make_state, patient=self._is_due())
 
     def _is_due(self) -> bool:
         """Whether ``--checkpoint-every`` wants a checkpoint of the newest step."""
         every = self._run.config.checkpoint_every
-        return bool(every and self._run.records.ledger.step % every == 0)
+        return bool(every and self._run.step % every == 0)

@@ -47,7 +47,7 @@ class EarlierFits:
         """Note that fit *number*, of *model*, begins; collective."""
         ended, self._ended = self._ended, None
         self._remember(model, number)
-        store, world = self._run.checkpoints.saver.earlier_fits, self._run.communicator.world
+        store, world = self._run.saver.earlier_fits, self._run.communicator.world
         if store is not None and ended is not None and not world.awaits_admission:
             fit, before, held = ended
             store.save(fit, held.snapshot, before=before)
@@ -63,7 +63,7 @@ class EarlierFits:
         """
         if self._run.communicator.world.awaits_admission:  # too late: others have made the fit
             self._restore(model, arguments, number)
-        elif self._run.checkpoints.saver.earlier_fits is not None:
+        elif self._run.saver.earlier_fits is not None:
             before = [fit for fit in self._fits_of(model) if fit < number]
             self._ended = number, before, _held(model, arguments, number)
 
@@ -114,7 +114,7 @@ class EarlierFits:
         Returns:
             End of the line about the fit, on missing parts; empty if none are missing.
         """
-        store, saved = self._run.checkpoints.saver.earlier_fits, None
+        store, saved = self._run.saver.earlier_fits, None
         if store is not None:
             saved = (
                 store.read(number) if self._run.elastic.joining is not None else store.saved(number)

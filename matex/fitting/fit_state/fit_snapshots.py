@@ -58,7 +58,7 @@ class FitSnapshots:
         """Tell the saver the size of the state; local, once until the shapes change."""
         if self._nbytes is None:
             self._nbytes = model_state.nbytes_of(self._model)
-            self._run.checkpoints.saver.expect_bytes(self._nbytes)
+            self._run.saver.expect_bytes(self._nbytes)
 
     def hold(
         self,
@@ -94,7 +94,7 @@ class FitSnapshots:
             "fit": self._number,
             "epoch": cursor.epoch,
             "samples": cursor.samples,
-            "step": run.records.ledger.step,
+            "step": run.step,
             "mark": cursor.digest,
             RAW: int(facts.is_raw),
         }

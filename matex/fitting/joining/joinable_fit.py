@@ -79,7 +79,7 @@ class JoinableFit:
         progress = FitProgress(
             counts=run.records.ledger.counts(),
             replica_pace=self._replicas.pace,
-            save_numbers=run.checkpoints.saver.numbers,
+            save_numbers=run.saver.numbers,
             history=keras_hooks.history_of(self._model, ended=ended),
             validated=self._facts.validated,
             at_risk=list((at_risk or {}).items()),
@@ -99,5 +99,5 @@ class JoinableFit:
         run.elastic.arrivals.inherit(progress.histories)
         run.elastic.replacements.wanted = progress.wanted
         run.ranks.active = progress.active  # it may have grown since the welcome
-        run.checkpoints.saver.numbers = progress.save_numbers
+        run.saver.numbers = progress.save_numbers
         self._replicas.pace = progress.replica_pace

@@ -153,7 +153,7 @@ class FitSpares(FitListener):
         self._paused_s = time.perf_counter() - started
         if member is not None:
             self._newcomers.add(member.rank)
-        run.elastic.replacements.joined(member, newcomer, step=run.records.ledger.step)
+        run.elastic.replacements.joined(member, newcomer, step=run.step)
 
     def end(self) -> None:
         """Let no process join any more, also after an exception; local."""

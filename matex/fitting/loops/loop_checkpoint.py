@@ -85,7 +85,7 @@ class Checkpoint:
         if run is None:
             return
         # A single rank counts no steps outside of fit.
-        run.records.ledger.go_to_step(max(run.records.ledger.step, self._first + self.done))
+        run.records.ledger.go_to_step(max(run.step, self._first + self.done))
         run.watchdog.progress()
         requests = run.steps.requests()
         mine = np.array([requests.leave, requests.save], np.int64)
@@ -97,7 +97,7 @@ class Checkpoint:
         bits = int(due[0]) | (FILES if counted else 0)  # the first row is the leader's
         if bits:
             run.steps.faults.at("checkpoint")
-            run.checkpoints.saver.save(bits, self._hold, patient=counted)
+            run.saver.save(bits, self._hold, patient=counted)
 
     def save(self) -> bool:
         """Save to a file now, and return when it is written; collective.
@@ -105,15 +105,13 @@ class Checkpoint:
         Returns:
             True if the file was written, equal on all ranks; False outside a run.
         """
-        return self._run is not None and self._run.checkpoints.saver.save_for_all(self._hold)
+        return self._run is not None and self._run.saver.save_for_all(self._hold)
 
     def _begin(self) -> None:
         run = self._run
         assert run is not None
-        run.checkpoints.saver.expect_bytes(
-            sum(map(model_state.size_of, (*self._weights, *self._slots)))
-        )
-        self._first = run.records.ledger.step
+        run.saver.expect_bytes(sum(map(model_state.size_of, (*self._weights, *self._slots))))
+        self._first = run.step
         saved = run.checkpoints.saved
         if saved is not None and LOOP in saved.cursor:
             pairs = model_state.matched("weights", self._weights, saved.weights)

@@ -49,7 +49,8 @@ def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
     store = EarlierFitStore(alone, files=folder, memory=None, fence=fence, warn=said.append)  # type: ignore[arg-type]
     run = SimpleNamespace(
         communicator=alone,
-        checkpoints=SimpleNamespace(saver=SimpleNamespace(earlier_fits=store), saved=saved),
+        saver=SimpleNamespace(earlier_fits=store),
+        checkpoints=SimpleNamespace(saved=saved),
         elastic=SimpleNamespace(joining=None, arrivals=Arrivals()),
         terminal=SimpleNamespace(say=said.append),
     )

@@ -37,7 +37,7 @@ class Notes(keras.callbacks.Callback):
             "time": time.time(),
             "start": os.environ["MATEX_JOB"],
             "rank": run.communicator.world.rank,
-            "step": run.records.ledger.step,
+            "step": run.step,
             "members": run.communicator.world.ranks,
         }
         self.file.write(json.dumps(line) + "\n")

@@ -36,7 +36,7 @@ class Told:
         self.terminal = self
         self.steps = SimpleNamespace(faults=SimpleNamespace(at=lambda where: None))
         saver = SimpleNamespace(save=lambda bits, take, patient: None)
-        self.checkpoints = SimpleNamespace(saver=saver)
+        self.saver = saver
 
     def say_once(self, line: str) -> None:
         if line not in self.lines:
