@@ -154,7 +154,7 @@ class Membership:
             Unrecoverable: no survivor has the result, or no working rank is left.
         """
         self._log.must_have_failed()
-        purpose = Purpose.FILL if joinable and self.world.spares else Purpose.GO_ON
+        purpose = Purpose.FILL if joinable and self.world.spares else Purpose.RECOVER
         recovery = self.change_view(purpose)
         self._log.refuse_unequal()
         return recovery
@@ -195,9 +195,9 @@ class Membership:
             self._log.leave_off(why)
             recovery = self.change_view(purpose)
             on_change(recovery)
-            if recovery.met == purpose or (may_skip and recovery.together):
+            if recovery.agreed_purpose == purpose or (may_skip and recovery.at_same_operation):
                 return True
-            elsewhere += recovery.together  # at the same operation, which this rank does not make
+            elsewhere += recovery.at_same_operation  # which this rank does not make
             if purpose in ELSEWHERE and elsewhere == _SURE:
                 break
         if or_end:
@@ -243,7 +243,7 @@ class Membership:
         self._take_over(settled)
         self._introduce_newcomer(settled)
         recovery = change.recovery(settled, self.world)
-        matters = recovery.lost or recovery.replaced or purpose in (Purpose.GO_ON, Purpose.FILL)
+        matters = recovery.lost or recovery.replaced or purpose in (Purpose.RECOVER, Purpose.FILL)
         if matters and not before.is_spare:
             self.hooks.recovered(recovery)
         return recovery
@@ -292,7 +292,7 @@ class Membership:
 
     def _introduce_newcomer(self, settled: Settled) -> None:
         """Tell the newcomer that it is admitted, or end it; local, on its sponsor."""
-        if (newcomer := self._newcomer) is None or settled.view.met != Purpose.ADMIT:
+        if (newcomer := self._newcomer) is None or settled.view.agreed_purpose != Purpose.ADMIT:
             return
         if settled.admitted is None:
             newcomer.give_up("a rank died while it was admitted")

@@ -127,7 +127,7 @@ class OperationLog:
         if died:
             self.doubts = self.truncations = 0
         self.participants, self.lost = view.expected, view.lost
-        self.out_of_step = not view.together
+        self.out_of_step = not view.at_same_operation
         if joins:
             self.done = view.done
         self.failure = None

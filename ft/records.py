@@ -26,8 +26,8 @@ class Recovery:
             ``time.time()``, seconds.
         replaced: pairs of original ranks: a lost rank, of this or an earlier recovery, and the
             spare that has become a member in its place.
-        met: purpose for which all members came.
-        together: whether all members had completed the same operations.
+        agreed_purpose: purpose for which all members came.
+        at_same_operation: whether all members had completed the same operations.
         admitted: newcomers that wait in reserve from now on.
 
     Example:
@@ -48,8 +48,8 @@ class Recovery:
     detect_time_s: float
     repaired_time_s: float
     replaced: tuple[tuple[int, int], ...] = ()
-    met: Purpose = Purpose.GO_ON
-    together: bool = False
+    agreed_purpose: Purpose = Purpose.RECOVER
+    at_same_operation: bool = False
     admitted: tuple[Member, ...] = ()
 
     @property

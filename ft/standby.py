@@ -25,7 +25,7 @@ class Standby:
     ::
 
         if not comm.set_aside(4):
-            if comm.wait().met != ft.Purpose.FILL:
+            if comm.wait().agreed_purpose != ft.Purpose.FILL:
                 ...                     # nobody died: all are members again
         while work:
             comm.fill()                 # a newcomer can begin here
@@ -72,7 +72,7 @@ class Standby:
             )
         membership.set_working(working)
         membership.agree_on(
-            Purpose.ASIDE,
+            Purpose.SET_ASIDE,
             "members are set aside",
             until=lambda: membership.world.size <= working,
         )
@@ -85,8 +85,9 @@ class Standby:
             idle: local function called some hundred times a second while waiting; none by default.
 
         Returns:
-            View change by which it became a member. ``met`` is the reason: FILL, a rank died and
-            this rank has its place; RETURN or CLOSE, the members called all spares back.
+            View change by which it became a member. ``agreed_purpose`` is the reason: FILL, a rank
+            died and this rank has its place; CALL_BACK or CLOSE, the members called all spares
+            back.
 
         Raises:
             Unrecoverable: all members died; raised on all spares.
@@ -147,7 +148,7 @@ class Standby:
         """
         membership = self._membership
         membership.agree_on(
-            Purpose.CLOSE if closing else Purpose.RETURN,
+            Purpose.CLOSE if closing else Purpose.CALL_BACK,
             "those in reserve are called back",
             until=lambda: not membership.world.spares,
         )

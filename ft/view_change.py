@@ -60,7 +60,7 @@ class ViewChange:
         vacant: ranks that were lost and not replaced.
         world: members and spares as this rank knows them.
         log: operations of this rank.
-        working: number of members that go on working, with ``Purpose.ASIDE``.
+        working: number of members that go on working, with ``Purpose.SET_ASIDE``.
         size: number of original ranks so far.
         arbiter: function that decides if the present ranks cannot know whether they may go on.
         kept: machines that stay in use without ranks; none by default.
@@ -133,10 +133,10 @@ class ViewChange:
             present=present,
             finished=not world.is_spare and newest == log.done + 1,
         )
-        if view.met not in NEWCOMERS and world.rank in view.members:
+        if view.agreed_purpose not in NEWCOMERS and world.rank in view.members:
             rows = np.array([came[rank] for rank in view.members])
             log.hand_over(settled.active, done=rows[:, 1], intact=rows[:, 3], sizes=rows[:, 4:6])
-        if view.met == Purpose.ADMIT and self._may_admit:
+        if view.agreed_purpose == Purpose.ADMIT and self._may_admit:
             self._may_admit = False
             return self._admitting(settled)
         return settled
@@ -159,8 +159,8 @@ class ViewChange:
             detect_time_s=self._detect_time_s,
             repaired_time_s=time.time(),
             replaced=tuple(zip(view.left, view.joined, strict=True)),
-            met=view.met,
-            together=view.together,
+            agreed_purpose=view.agreed_purpose,
+            at_same_operation=view.at_same_operation,
             admitted=() if settled.admitted is None else (settled.admitted,),
         )
 
@@ -199,7 +199,7 @@ class ViewChange:
         world, log = self._world, self._log
         behind = log.done < newest  # the result will be handed over
         before = View(
-            met=Purpose.GO_ON,
+            agreed_purpose=Purpose.RECOVER,
             done=newest,
             members=world.ranks,
             waiting=tuple(member.rank for member in world.spares),
@@ -209,11 +209,11 @@ class ViewChange:
         )
         came = {int(row[0]): Purpose(int(row[2])) for row in reports}
         done = {int(row[1]) for row in reports if int(row[0]) in world.ranks}
-        return next_view(before, came, together=len(done) == 1, working=self._working)
+        return next_view(before, came, at_same_operation=len(done) == 1, working=self._working)
 
     def _received_view(self, new: Any, view: View | None, *, source: int) -> View:
         """View of the working rank at *source*, broadcast to all ranks, spares included."""
-        blank = View(met=Purpose.WAIT, done=0, members=(), expected=())
+        blank = View(agreed_purpose=Purpose.WAIT, done=0, members=(), expected=())
         packed = (view or blank).pack(self._size)
         if view is None:
             packed[:] = 0

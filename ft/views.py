@@ -23,13 +23,13 @@ SEAL = 0x6D61746578
 class Purpose(IntEnum):
     """The reason for which a rank comes to a repair."""
 
-    GO_ON = 0
+    RECOVER = 0
     """An operation failed, or there is no other reason."""
     FILL = 1
-    """As GO_ON; and before the next attempt spares may take the places of dead ranks."""
-    ASIDE = 2
+    """As RECOVER; and before the next attempt spares may take the places of dead ranks."""
+    SET_ASIDE = 2
     """Some members are to become spares."""
-    RETURN = 3
+    CALL_BACK = 3
     """All spares are to become members again."""
     CLOSE = 4
     """All spares are to become members again, to leave together."""
@@ -44,7 +44,7 @@ class Purpose(IntEnum):
 
 
 #: After these purposes some members have taken no part in earlier operations.
-NEWCOMERS = (Purpose.FILL, Purpose.RETURN, Purpose.CLOSE)
+NEWCOMERS = (Purpose.FILL, Purpose.CALL_BACK, Purpose.CLOSE)
 
 #: Ranks with these purposes do not make the operation in which other ranks may be.
 ELSEWHERE = (Purpose.CLOSE, Purpose.LEAVE, Purpose.REGROUP)
@@ -54,15 +54,16 @@ ELSEWHERE = (Purpose.CLOSE, Purpose.LEAVE, Purpose.REGROUP)
 class View:
     """The members, spares and running operation after a repair, equal on all ranks.
 
-    Ranks are original ones. ``met`` is the purpose of all working ranks, GO_ON if their purposes
-    differ. ``together`` is whether all had completed the same operations. ``done`` is the number of
-    operations that the working ranks have completed; ``expected`` and ``lost`` are as in
-    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, and ranks in reserve
-    for which a place was added; ``left`` are the ranks whose places ``joined`` took in this repair.
+    Ranks are original ones. ``agreed_purpose`` is the purpose of all working ranks, RECOVER if
+    their purposes differ. ``at_same_operation`` is whether all had completed the same operations.
+    ``done`` is the number of operations that the working ranks have completed; ``expected`` and
+    ``lost`` are as in :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced,
+    and ranks in reserve for which a place was added; ``left`` are the ranks whose places ``joined``
+    took in this repair.
     """
 
-    met: Purpose
-    together: bool = False
+    agreed_purpose: Purpose
+    at_same_operation: bool = False
     done: int
     members: tuple[int, ...]
     waiting: tuple[int, ...] = ()
@@ -75,7 +76,7 @@ class View:
     def pack(self, size: int) -> np.ndarray:
         """Array of int64, of the same shape for all views of at most *size* ranks."""
         packed = np.full((len(_LISTS) + 1, size + 4), -1, np.int64)
-        packed[0, :4] = self.met, self.done, self.together, SEAL
+        packed[0, :4] = self.agreed_purpose, self.done, self.at_same_operation, SEAL
         for row, name in zip(packed[1:], _LISTS, strict=True):
             ranks = getattr(self, name)
             row[0] = len(ranks)
@@ -95,12 +96,19 @@ class View:
             name: tuple(row[1 : 1 + row[0]].tolist())
             for name, row in zip(_LISTS, packed[1:], strict=True)
         }
-        met, done, together = packed[0, :3].tolist()
-        return View(met=Purpose(met), done=done, together=bool(together), **lists)
+        agreed_purpose, done, at_same_operation = packed[0, :3].tolist()
+        return View(
+            agreed_purpose=Purpose(agreed_purpose),
+            done=done,
+            at_same_operation=bool(at_same_operation),
+            **lists,
+        )
 
 
 _LISTS = tuple(
-    field.name for field in fields(View) if field.name not in ("met", "done", "together")
+    field.name
+    for field in fields(View)
+    if field.name not in ("agreed_purpose", "done", "at_same_operation")
 )
 
 
@@ -108,7 +116,7 @@ def next_view(
     before: View,
     came: Mapping[int, Purpose],
     *,
-    together: bool,
+    at_same_operation: bool,
     working: int = 0,
 ) -> View:
     """Next view, from the view before a repair and each rank's purpose.
@@ -117,8 +125,8 @@ def next_view(
         before: view that the working ranks knew, after the last operation's result has been sent to
             members that lacked it.
         came: purposes of the present ranks, WAIT for spares.
-        together: whether all working ranks had completed the same operations.
-        working: number of members that go on working, with ASIDE.
+        at_same_operation: whether all working ranks had completed the same operations.
+        working: number of members that go on working, with SET_ASIDE.
 
     Raises:
         UsageError: no working rank is present.
@@ -128,11 +136,11 @@ def next_view(
         raise UsageError("a repair wants a rank that works. Received: only such in reserve")
     gone = tuple(rank for rank in before.members if rank not in came)
     purposes = {came[rank] for rank in members}
-    met = purposes.pop() if len(purposes) == 1 and together else Purpose.GO_ON
+    agreed_purpose = purposes.pop() if len(purposes) == 1 and at_same_operation else Purpose.RECOVER
     now = replace(
         before,
-        met=met,
-        together=together,
+        agreed_purpose=agreed_purpose,
+        at_same_operation=at_same_operation,
         members=members,
         waiting=tuple(rank for rank in before.waiting if rank in came),
         lost=tuple(r for r in before.expected if r in before.lost or r in gone),
@@ -140,11 +148,11 @@ def next_view(
         left=(),
         joined=(),
     )
-    if met == Purpose.FILL:
+    if agreed_purpose == Purpose.FILL:
         return _filled(now)
-    if met in (Purpose.RETURN, Purpose.CLOSE):
+    if agreed_purpose in (Purpose.CALL_BACK, Purpose.CLOSE):
         return _anew(now, (*members, *now.waiting), (), vacant=now.vacant[len(now.waiting) :])
-    if met == Purpose.ASIDE:
+    if agreed_purpose == Purpose.SET_ASIDE:
         missing = max(0, working - len(members))
         vacant = now.vacant[len(now.vacant) - missing :]
         return _anew(now, members[:working], members[working:], vacant=vacant)

@@ -89,7 +89,7 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
             called = communicator.wait(idle)
             waits.append([last - first for first, last in zip(clocks[0], clocks[-1], strict=True)])
             mark("waits", waits)
-            joined = called.met == ft.Purpose.FILL
+            joined = called.agreed_purpose == ft.Purpose.FILL
             tell([r for r in called.after.ranks if r not in called.before.ranks])
         while joined and len(sums) < end:
             welcome(())
@@ -203,7 +203,7 @@ def ahead() -> None:
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     communicator = begin()
     if not communicator.set_aside(3):
-        assert communicator.wait().met == ft.Purpose.FILL
+        assert communicator.wait().agreed_purpose == ft.Purpose.FILL
     else:
         if rank == 1:
             end_by("SIGKILL")
@@ -268,7 +268,7 @@ def deserted() -> None:
     if communicator.set_aside(2) and communicator.world.rank == 1:
         communicator.call_back(closing=True)
         return
-    joined = communicator.world.is_spare and communicator.wait().met == ft.Purpose.FILL
+    joined = communicator.world.is_spare and communicator.wait().agreed_purpose == ft.Purpose.FILL
     while not joined and not (joined := bool(communicator.fill())):
         communicator.barrier()
     communicator.barrier()

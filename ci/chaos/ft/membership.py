@@ -50,7 +50,7 @@ class Places:
             return
         with self._dog.working(False):
             called = comm.wait(self._idle)
-        if called.met == ft.Purpose.FILL:
+        if called.agreed_purpose == ft.Purpose.FILL:
             self._log("joined", step=self._faults.step)
         self._faults.heard("resumed")
         self._tell(rank for rank in called.after.ranks if rank not in called.before.ranks)

@@ -133,12 +133,13 @@ class FitSpares(FitListener):
         run = self._run
         with run.watchdog.working(False):
             called = run.communicator.wait(idle=lambda: run.steps.faults.at("compute"))
-        if called.met == ft.Purpose.CLOSE:
+        if called.agreed_purpose == ft.Purpose.CLOSE:
             run.outcome.release()
             raise SpareReleased
         before, after = called.before.ranks, called.after.ranks
         return self._receive(
-            [rank for rank in after if rank in before], over=called.met == ft.Purpose.RETURN
+            [rank for rank in after if rank in before],
+            over=called.agreed_purpose == ft.Purpose.CALL_BACK,
         )
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
