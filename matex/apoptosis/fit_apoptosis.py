@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from matex import keras_hooks
-from matex.apoptosis import telling
+from matex.apoptosis import event_text
 from matex.apoptosis.budget import Budget
 from matex.apoptosis.cut import rebuild
 from matex.apoptosis.event import hold_event
@@ -22,7 +22,7 @@ from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import peers_of_process
 from matex.apoptosis.schedule import EventSchedule, Mode, Thresholds
 from matex.apoptosis.targets import size_of
-from matex.apoptosis.teller import Teller
+from matex.apoptosis.event_printer import EventPrinter
 from matex.apoptosis.trial import Options
 from matex.keras_hooks.fit_data import build_for_fit
 
@@ -93,7 +93,7 @@ class FitApoptosis:
             pruning_ratio=settings.pruning_ratio,
             size_at_start=size_of(net, settings.target),
         )
-        self._tell = Teller(model, self._peers.say, settings.verbose)
+        self._tell = EventPrinter(model, self._peers.say, settings.verbose)
         self._budget = Budget(self.samples, self._peers, settings.delta)
         if rebuild.continues(model):
             self.read_notes()
@@ -134,7 +134,7 @@ class FitApoptosis:
             # Of a fit that continues another one, events may have been before.
             begun = 0 if self._continues else epoch
             epochs = self._number_of_epochs
-            self._tell(telling.no_event(schedule.first, schedule.last, begun=begun, epochs=epochs))
+            self._tell(event_text.no_event(schedule.first, schedule.last, begun=begun, epochs=epochs))
             self.plan = self.plan.from_epoch(epoch)
             self._budget.from_epoch(epoch)
         if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value
@@ -173,7 +173,7 @@ class FitApoptosis:
         goal = self.plan.goal
         if goal is not None and goal.is_met(self._net()):
             left = size_of(self._net(), goal.measure) / self.plan.size_at_start
-            self._tell.once(telling.goal_is_met(goal.measure, 1 - left))
+            self._tell.once(event_text.goal_is_met(goal.measure, 1 - left))
             return
         # A callback may have asked the leader alone to stop: the leader's value counts for all.
         if self._peers.leaders_value(float(self._model.stop_training)):
@@ -206,7 +206,7 @@ class FitApoptosis:
         self._look(epoch, outcome.loss_after, training, held_out.rows)
         self._record(epoch, outcome, time.perf_counter() - started)
         if self.plan.schedule.is_over:
-            self._tell(telling.is_over(epoch, outcome.flops[1]))
+            self._tell(event_text.is_over(epoch, outcome.flops[1]))
         if outcome.changed:
             self._cut_after = epoch
             keras_hooks.forget_best_weights()
@@ -218,7 +218,7 @@ class FitApoptosis:
 
     def _record(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}
-        fields = telling.record_of(outcome) | times
+        fields = event_text.record_of(outcome) | times
         self._record_event(fields)
         self._peers.record(**fields)
         self._tell.event(epoch, outcome, seconds)

@@ -27,7 +27,7 @@ from matex.apoptosis.peers import Alone
 from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
-from matex.apoptosis.telling import left_alone, table_of
+from matex.apoptosis.event_text import left_alone, table_of
 from matex.apoptosis.trial import Options
 from matex.errors import InputError, Unsupported
 from matex.keras_hooks.error_text import reason_of

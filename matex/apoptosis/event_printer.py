@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from matex import keras_hooks
-from matex.apoptosis import telling
+from matex.apoptosis import event_text
 from matex.apoptosis.outcome import Outcome
 
-__all__ = ["Teller"]
+__all__ = ["EventPrinter"]
 
 
-class Teller:
+class EventPrinter:
     """Printed and pending lines about one fit of *model*; local.
 
     Args:
@@ -47,15 +47,15 @@ class Teller:
         """Print the lines of an event after *epoch* that took *seconds*."""
         news = {n: why for n, why in outcome.left_alone.items() if n not in self._left_alone}
         self._left_alone.update(news)
-        for line in telling.left_alone(news, self._counts, self._parameters):
+        for line in event_text.left_alone(news, self._counts, self._parameters):
             self(f"apoptosis leaves alone: {line}")
-        self(f"apoptosis after epoch {epoch}: {telling.line_of(outcome)}; {seconds:.1f} s")
-        names, line = telling.kept_whole(outcome.changes, self._kept_whole)
+        self(f"apoptosis after epoch {epoch}: {event_text.line_of(outcome)}; {seconds:.1f} s")
+        names, line = event_text.kept_whole(outcome.changes, self._kept_whole)
         self._kept_whole.update(names)
         self(line and f"apoptosis keeps all units of {line}")
         if self._verbose > 1:
-            for row in telling.table_of(outcome.changes, has_loss=outcome.has_loss):
+            for row in event_text.table_of(outcome.changes, has_loss=outcome.has_loss):
                 self(f"  {row}")
         if self._class and outcome.changed:
-            self(telling.made_by_its_class(self._class))
+            self(event_text.made_by_its_class(self._class))
             self._class = ""
