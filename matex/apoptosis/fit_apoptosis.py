@@ -14,6 +14,7 @@ from matex.apoptosis.budget import Budget
 from matex.apoptosis.cut import rebuild
 from matex.apoptosis.event import hold_event
 from matex.apoptosis.event_plan import EventPlan
+from matex.apoptosis.event_printer import EventPrinter
 from matex.apoptosis.event_samples import EventSamples
 from matex.apoptosis.graph.forward import Traced
 from matex.apoptosis.graph.network import Network
@@ -22,7 +23,6 @@ from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import peers_of_process
 from matex.apoptosis.schedule import EventSchedule, Mode, Thresholds
 from matex.apoptosis.targets import size_of
-from matex.apoptosis.event_printer import EventPrinter
 from matex.apoptosis.trial import Options
 from matex.keras_hooks.fit_data import build_for_fit
 
@@ -134,7 +134,9 @@ class FitApoptosis:
             # Of a fit that continues another one, events may have been before.
             begun = 0 if self._continues else epoch
             epochs = self._number_of_epochs
-            self._tell(event_text.no_event(schedule.first, schedule.last, begun=begun, epochs=epochs))
+            self._tell(
+                event_text.no_event(schedule.first, schedule.last, begun=begun, epochs=epochs)
+            )
             self.plan = self.plan.from_epoch(epoch)
             self._budget.from_epoch(epoch)
         if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value

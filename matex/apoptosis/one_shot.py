@@ -17,6 +17,7 @@ from matex.apoptosis.criteria.measure import rows_wanted
 from matex.apoptosis.criteria.table import CRITERIA
 from matex.apoptosis.cut.proof import Probe
 from matex.apoptosis.event import hold_event
+from matex.apoptosis.event_text import left_alone, table_of
 from matex.apoptosis.graph.forward import Forward
 from matex.apoptosis.graph.network import Network
 from matex.apoptosis.graph.trace import groups_of, trace
@@ -27,7 +28,6 @@ from matex.apoptosis.peers import Alone
 from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
-from matex.apoptosis.event_text import left_alone, table_of
 from matex.apoptosis.trial import Options
 from matex.errors import InputError, Unsupported
 from matex.keras_hooks.error_text import reason_of

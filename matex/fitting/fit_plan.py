@@ -22,7 +22,7 @@ from matex.sources.interface import Source
 from matex.sources.stream import Stream
 from matex.steps.end_of_data import ends_by_step
 from matex.steps.model_step import ModelStep
-from matex.strategies import Ingredients, Strategy, Sync, make_strategy, nodes_by
+from matex.strategies import Strategy, StrategyContext, Sync, make_strategy, nodes_by
 
 __all__ = ["FitPlan"]
 
@@ -61,7 +61,7 @@ class FitPlan:
             )
         replica = ReplicaVector(model)
         self.strategy = make_strategy(
-            Ingredients(
+            StrategyContext(
                 communicator=run.communicator,
                 replica=replica,
                 options=config,

@@ -14,7 +14,7 @@ from matex.strategies.interface import ReplicaLike, Strategy
 from matex.strategies.nodes import nodes_by
 from matex.strategies.rules.centre import CentreRule
 from matex.strategies.sync import Sync
-from matex.strategies.table import STRATEGIES, Ingredients, make_strategy
+from matex.strategies.table import STRATEGIES, StrategyContext, make_strategy
 
 __all__ = [
     "STRATEGIES",
@@ -26,9 +26,9 @@ __all__ = [
     "ElasticRule",
     "Gossip",
     "InTurn",
-    "Ingredients",
     "ReplicaLike",
     "Strategy",
+    "StrategyContext",
     "Sync",
     "make_strategy",
     "nodes_by",

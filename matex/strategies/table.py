@@ -25,7 +25,7 @@ from matex.strategies.rules.nodes import OUTER
 from matex.strategies.rules.turns import EVERY
 from matex.strategies.sync import Sync
 
-__all__ = ["STRATEGIES", "Ingredients", "StrategyOptions", "make_strategy"]
+__all__ = ["STRATEGIES", "StrategyContext", "StrategyOptions", "make_strategy"]
 
 
 class StrategyOptions(Protocol):
@@ -54,7 +54,7 @@ class StrategyOptions(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ingredients:
+class StrategyContext:
     """Arguments of which a strategy is made, for one fit.
 
     Args:
@@ -93,33 +93,36 @@ class Ingredients:
 
 
 #: Strategies by their names on the command line.
-STRATEGIES: dict[str, Callable[[Ingredients], Strategy]] = {
-    "sync": lambda fit: Sync(),
-    "gossip": lambda fit: Gossip(
-        fit.communicator, fit.replica, seed=fit.seed, compression=fit.options.compression
+STRATEGIES: dict[str, Callable[[StrategyContext], Strategy]] = {
+    "sync": lambda context: Sync(),
+    "gossip": lambda context: Gossip(
+        context.communicator,
+        context.replica,
+        seed=context.seed,
+        compression=context.options.compression,
     ),
-    "daso": lambda fit: Daso(
-        fit.communicator,
-        fit.replica,
-        epochs=fit.epochs,
-        ranks_per_node=fit.options.ranks_per_node,
+    "daso": lambda context: Daso(
+        context.communicator,
+        context.replica,
+        epochs=context.epochs,
+        ranks_per_node=context.options.ranks_per_node,
     ),
-    "easgd": lambda fit: fit.centre(
-        ElasticRule(beta=fit.options.elastic_force or BETA, nesterov=fit.nesterov),
-        at_once=not fit.options.asynchronous,
+    "easgd": lambda context: context.centre(
+        ElasticRule(beta=context.options.elastic_force or BETA, nesterov=context.nesterov),
+        at_once=not context.options.asynchronous,
     ),
-    "downpour": lambda fit: fit.centre(
-        DownpourRule(momentum=fit.options.momentum, optimizer=fit.centre_optimizer),
-        at_once=fit.options.staleness_bound == 0,
+    "downpour": lambda context: context.centre(
+        DownpourRule(momentum=context.options.momentum, optimizer=context.centre_optimizer),
+        at_once=context.options.staleness_bound == 0,
     ),
 }
 
 
-def make_strategy(fit: Ingredients, name: str | None = None) -> Strategy:
+def make_strategy(context: StrategyContext, name: str | None = None) -> Strategy:
     """Strategy for one fit. Local.
 
     Args:
-        fit: arguments of which it is made.
-        name: row of :data:`STRATEGIES`; by default the one that the options of *fit* name.
+        context: arguments of which it is made.
+        name: row of :data:`STRATEGIES`; by default the one that the options of *context* name.
     """
-    return STRATEGIES[name or fit.options.strategy](fit)
+    return STRATEGIES[name or context.options.strategy](context)

@@ -22,10 +22,10 @@ from matex.strategies import (
     DownpourRule,
     ElasticRule,
     Gossip,
-    Ingredients,
     InTurn,
     ReplicaLike,
     Strategy,
+    StrategyContext,
     make_strategy,
     nodes_by,
 )
@@ -71,9 +71,11 @@ def from_a_new_row(**options: Any) -> Make:
             patch.setitem(
                 TABLE,
                 AveragingRule.name,
-                lambda fit: fit.centre(AveragingRule(), at_once=not fit.options.asynchronous),
+                lambda context: context.centre(
+                    AveragingRule(), at_once=not context.options.asynchronous
+                ),
             )
-            fit = Ingredients(
+            fit = StrategyContext(
                 communicator=comm,
                 replica=replica,
                 options=Config(strategy="easgd", sync_every=3, **options),
@@ -537,7 +539,7 @@ def test_gossip_sends_one_model_and_receives_one_in_each_step(
 def test_a_row_makes_the_strategy_of_its_word(word: str, comm: ft.Communicator) -> None:
     vector = Vector()
     strategy = make_strategy(
-        Ingredients(
+        StrategyContext(
             communicator=comm, replica=vector, options=Config(strategy=word), seed=1, epochs=2
         )
     )

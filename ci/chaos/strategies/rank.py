@@ -22,7 +22,7 @@ from ft import mpi, p2p
 from matex.cli.arguments import add_options, given_words
 from matex.cli.parser import Parser
 from matex.config import Config
-from matex.strategies import Ingredients, Strategy, make_strategy
+from matex.strategies import Strategy, StrategyContext, make_strategy
 
 INSIDE = ("in-strategy", "in-consensus")
 #: Of what is drawn to numbers below that of the ranks; and of its elements from each other,
@@ -149,7 +149,7 @@ def strategy_of(
     arguments = parser.parse_args(["--strategy", *way.split()])
     config = Config.from_words(given_words(arguments, Config))
     return make_strategy(
-        Ingredients(
+        StrategyContext(
             communicator=communicator, replica=vector, options=config, seed=5, epochs=epochs
         )
     )

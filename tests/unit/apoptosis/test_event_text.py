@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from matex.apoptosis.outcome import Change, Outcome
 from matex.apoptosis.event_text import kept_whole, left_alone, line_of, no_event, table_of
+from matex.apoptosis.outcome import Change, Outcome
 
 
 def change(layer: str, before: int = 64, after: int = 30, *, kept: bool = True) -> Change:

@@ -11,7 +11,7 @@ import ft
 from matex.config import Config
 from matex.fitting.batch_scaling import BatchScaling
 from matex.partition.order import Order, shuffled_anew
-from matex.strategies import Ingredients, make_strategy
+from matex.strategies import StrategyContext, make_strategy
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4])
@@ -34,7 +34,7 @@ class Scaled(BatchScaling):
         super().__init__(config, communicator)
         replica: Any = None  # is not read before the first step
         self._strategy = make_strategy(
-            Ingredients(
+            StrategyContext(
                 communicator=communicator, replica=replica, options=config, seed=0, epochs=9
             )
         )

@@ -12,7 +12,7 @@ import pytest
 import matex.strategies
 from matex.config import Config
 from matex.config.options import STRATEGIES as WORDS
-from matex.strategies import STRATEGIES, Ingredients, make_strategy
+from matex.strategies import STRATEGIES, StrategyContext, make_strategy
 from matex.strategies.rules.centre import CentreRule, Push, WorkerMemory
 
 
@@ -33,7 +33,7 @@ def rule_of(**options: Any) -> CentreRule:
     """The rule of the strategy that *options* make; nothing is sent before the first step."""
     unused: Any = None
     strategy = make_strategy(
-        Ingredients(
+        StrategyContext(
             communicator=unused, replica=unused, options=Config(**options), seed=0, epochs=1
         )
     )
