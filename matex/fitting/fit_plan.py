@@ -8,11 +8,11 @@ from typing import Any
 from matex import keras_hooks
 from matex.config.named_arguments import named_arguments
 from matex.errors import InputError
-from matex.fitting.batch_moments import normalized_alone, synchronized
 from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.flat_optimizer import FlatOptimizer
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
+from matex.fitting.synchronized_layers import normalized_alone, synchronized
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import drawing_from, is_in_float16
 from matex.keras_hooks.optimizers import setting_when_built

@@ -8,11 +8,11 @@ from typing import Any
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.batch_moments import normalized_alone, synchronized
 from matex.fitting.loops.after_step import AfterStep
 from matex.fitting.loops.free_axes import Axes, FreeAxes, every_axis, masked
 from matex.fitting.loops.given_batches import GivenBatches
 from matex.fitting.loops.loop_numbers import but_for_in_loop
+from matex.fitting.synchronized_layers import normalized_alone, synchronized
 from matex.fitting.whole_batches import slower
 from matex.keras_hooks.batch_moments import wandering_biases
 from matex.keras_hooks.models import is_in_float16
