@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from matex.files.asking import asked, placed
+from matex.files.given_names import viewed_path, with_given_names
 from matex.files.interface import Files
 
 __all__ = ["getcwd", "listdir", "scandir"]
@@ -56,7 +56,7 @@ def _read(
         whole: function that reads a result of *original* to its end.
         viewed: function that makes the result from the names in the view.
     """
-    found = None if isinstance(path, bytes) or path is None else asked(files, path)
+    found = None if isinstance(path, bytes) or path is None else viewed_path(files, path)
     if found is None:
         return original(path)
     view, folder = found
@@ -67,7 +67,7 @@ def _read(
         result = whole(result)
         if not view.is_touched(folder):
             return result
-    return viewed(placed(lambda: view.names(folder), path))
+    return viewed(with_given_names(lambda: view.names(folder), path))
 
 
 def getcwd(files: Files) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 
 from matex.files import databases
-from matex.files.asking import placed
+from matex.files.given_names import with_given_names
 from matex.files.held_files import keep_whole
 from matex.files.interface import Files
 from matex.files.ledger import Change
@@ -51,13 +51,13 @@ def _in_h5py(files: Files) -> None:
             opened(place)
 
         if mode == "r":
-            placed(lambda: view.at(path, read, undo=lambda _: self.close()), name)
+            with_given_names(lambda: view.at(path, read, undo=lambda _: self.close()), name)
             return
         if mode == "r+" and not view.exists(path):
             raise missing(os.fsdecode(name))
         replaced = mode in ("w", "w-", "x") and not view.leads
         change: Change = "replace" if replaced else "overwrite"
         exclusive = mode in ("w-", "x")
-        opened(placed(lambda: to_write(view, path, change, exclusive=exclusive), name))
+        opened(with_given_names(lambda: to_write(view, path, change, exclusive=exclusive), name))
 
     replace(h5py.File, "__init__", init)

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from matex.files import real
-from matex.files.asking import asked, placed
+from matex.files.given_names import viewed_path, with_given_names
 from matex.files.interface import Files
 from matex.files.ledger import Change
 from matex.files.view import missing
@@ -24,7 +24,7 @@ def builtin_open(files: Files) -> Any:
     def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         opener = kwargs.get("opener") or (args[5] if len(args) > 5 else None)
         reads = not isinstance(mode, str) or not set(mode) & set("wax+")
-        found = None if opener is not None else asked(files, file, reads=reads)
+        found = None if opener is not None else viewed_path(files, file, reads=reads)
         if found is None:
             return original(file, mode, *args, **kwargs)
         view, path = found
@@ -38,14 +38,16 @@ def builtin_open(files: Files) -> Any:
             return result
 
         if reads:
-            return placed(lambda: view.at(path, opened, undo=lambda one: one.close()), file)
+            return with_given_names(
+                lambda: view.at(path, opened, undo=lambda one: one.close()), file
+            )
         change: Change = "append" if "a" in mode else "overwrite"
         if "w" in mode and not view.leads:
             change = "replace"
-        place = placed(lambda: to_write(view, path, change, exclusive="x" in mode), file)
+        place = with_given_names(lambda: to_write(view, path, change, exclusive="x" in mode), file)
         if "r" in mode and view.found(path) is None:
             raise missing(os.fspath(file))
-        result = placed(lambda: opened(place), file)
+        result = with_given_names(lambda: opened(place), file)
         view.writers.add(result)
         return result
 
@@ -57,7 +59,7 @@ def os_open(files: Files) -> Any:
 
     @functools.wraps(original)
     def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
-        found = None if dir_fd is not None or flags & os.O_PATH else asked(files, path)
+        found = None if dir_fd is not None or flags & os.O_PATH else viewed_path(files, path)
         if found is None:
             return original(path, flags, mode, dir_fd=dir_fd)
         view, name = found
@@ -68,9 +70,11 @@ def os_open(files: Files) -> Any:
                 raise missing(os.fspath(path))
             change: Change = "append" if flags & os.O_APPEND else "overwrite"
             exclusive = bool(flags & os.O_EXCL and flags & os.O_CREAT)
-            place = placed(lambda: to_write(view, name, change, exclusive=exclusive), path)
-            return int(placed(lambda: original(place, flags, mode), path))
-        opened = placed(
+            place = with_given_names(
+                lambda: to_write(view, name, change, exclusive=exclusive), path
+            )
+            return int(with_given_names(lambda: original(place, flags, mode), path))
+        opened = with_given_names(
             lambda: view.at(name, lambda place: original(place, flags, mode), undo=real.close), path
         )
         return int(opened)

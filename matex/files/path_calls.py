@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from matex.files import changes, real
-from matex.files.asking import asked, placed
+from matex.files.given_names import viewed_path, with_given_names
 from matex.files.interface import Files
 from matex.files.view import missing
 from matex.files.writing import to_write
@@ -25,7 +25,7 @@ def reading(files: Files, name: str) -> Any:
     def call(path: Any, *args: Any, **kwargs: Any) -> Any:
         follow = name not in _NO_FOLLOWING and kwargs.get("follow_symlinks", True)
         with_fd = kwargs.get("dir_fd") is not None
-        found = None if with_fd else asked(files, path, reads=True, follow=follow)
+        found = None if with_fd else viewed_path(files, path, reads=True, follow=follow)
         if found is None:
             return original(path, *args, **kwargs)
         view, wanted = found
@@ -38,7 +38,7 @@ def reading(files: Files, name: str) -> Any:
             return original(place, *args, **kwargs)
 
         try:
-            return placed(lambda: view.at(wanted, answer), path)
+            return with_given_names(lambda: view.at(wanted, answer), path)
         except FileNotFoundError:
             if name == "access":
                 return False
@@ -53,14 +53,16 @@ def attributes(files: Files, name: str) -> Any:
     @functools.wraps(original)
     def call(path: Any, *args: Any, **kwargs: Any) -> Any:
         with_fd = kwargs.get("dir_fd") is not None
-        found = None if with_fd else asked(files, path, follow=name not in _NO_FOLLOWING)
+        found = None if with_fd else viewed_path(files, path, follow=name not in _NO_FOLLOWING)
         if found is None:
             return original(path, *args, **kwargs)
         view, wanted = found
-        place = placed(lambda: changes.of_attributes(view, wanted), path)
+        place = with_given_names(lambda: changes.of_attributes(view, wanted), path)
         if place is None:
             return None
-        return placed(lambda: original(path if place == wanted else place, *args, **kwargs), path)
+        return with_given_names(
+            lambda: original(path if place == wanted else place, *args, **kwargs), path
+        )
 
     return call
 
@@ -71,10 +73,10 @@ def one_path(files: Files, name: str, change: Any) -> Any:
     @functools.wraps(original)
     def call(path: Any, *args: Any, **kwargs: Any) -> Any:
         with_fd = kwargs.get("dir_fd") is not None
-        found = None if with_fd else asked(files, path, follow=name == "chdir")
+        found = None if with_fd else viewed_path(files, path, follow=name == "chdir")
         if found is None:
             return original(path, *args, **kwargs)
-        placed(lambda: change(*found, original), path)
+        with_given_names(lambda: change(*found, original), path)
 
     return call
 
@@ -85,10 +87,10 @@ def making(files: Files, name: str, change: Any) -> Any:
 
     @functools.wraps(original)
     def make(path: Any, mode: int = usual, *, dir_fd: Any = None) -> None:
-        found = None if dir_fd is not None else asked(files, path)
+        found = None if dir_fd is not None else viewed_path(files, path)
         if found is None:
             return original(path, mode, dir_fd=dir_fd)
-        placed(lambda: change(*found, lambda place: original(place, mode)), path)
+        with_given_names(lambda: change(*found, lambda place: original(place, mode)), path)
         return None
 
     return make
@@ -100,19 +102,19 @@ def two_paths(files: Files, name: str, change: Any) -> Any:
     @functools.wraps(original)
     def call(source: Any, target: Any, *args: Any, **kwargs: Any) -> None:
         with_fd = any(kwargs.get(f"{end}_dir_fd") is not None for end in ("src", "dst"))
-        first = None if with_fd else asked(files, source, follow=False)
-        second = None if first is None else asked(files, target, follow=False)
+        first = None if with_fd else viewed_path(files, source, follow=False)
+        second = None if first is None else viewed_path(files, target, follow=False)
         if first is None or second is None:
             return original(_place(files, source), _place(files, target), *args, **kwargs)
         view = first[0]
-        return placed(lambda: change(view, first[1], second[1], original), source, target)
+        return with_given_names(lambda: change(view, first[1], second[1], original), source, target)
 
     return call
 
 
 def _place(files: Files, given: Any) -> Any:
     """Place of a file that is moved between common paths and this rank's own."""
-    found = asked(files, given)
+    found = viewed_path(files, given)
     if found is None or found[0].leads:
         return given
     place = found[0].place(found[1])
@@ -126,11 +128,13 @@ def symlink(files: Files) -> Any:
 
     @functools.wraps(original)
     def symlink(src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
-        found = None if kwargs.get("dir_fd") is not None else asked(files, dst, follow=False)
+        found = None if kwargs.get("dir_fd") is not None else viewed_path(files, dst, follow=False)
         if found is None:
             return original(src, dst, *args, **kwargs)
         view, path = found
-        return placed(lambda: changes.symlink(view, os.fsdecode(src), path, original), src, dst)
+        return with_given_names(
+            lambda: changes.symlink(view, os.fsdecode(src), path, original), src, dst
+        )
 
     return symlink
 
@@ -140,7 +144,7 @@ def truncate(files: Files) -> Any:
 
     @functools.wraps(original)
     def truncate(path: Any, length: int) -> None:
-        found = asked(files, path)
+        found = viewed_path(files, path)
         if found is None:
             return original(path, length)
         if not found[0].exists(found[1]):

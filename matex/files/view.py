@@ -13,9 +13,9 @@ from weakref import WeakSet
 
 from matex.files import real
 from matex.files.ledger import Before, Change, Ledger
-from matex.files.past import put_back, undo
 from matex.files.rank_changes import LeaderSuccession, RankChanges
 from matex.files.real_folders import RealFolders
+from matex.files.restore import put_back, undo
 from matex.files.scratch import ALIAS, Scratch
 
 __all__ = ["FileView", "missing"]
@@ -276,7 +276,7 @@ class FileView:
         put_back(path, past, self.aside, lambda below: self.found(below) is None)
 
     def undo(self, path: str, *, keep: bool) -> None:
-        """Remove a dead leader's files at *path*; see :func:`matex.files.past.undo`."""
+        """Remove a dead leader's files at *path*; see :func:`matex.files.restore.undo`."""
         undo(path, lambda below: self.found(below) is None, keep=keep)
 
 

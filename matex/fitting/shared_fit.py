@@ -133,7 +133,7 @@ def _engine(
         finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
         made_anew=announcement.repeat,
     )
-    fit.run.calls.settled_by(lambda: _settle(fit.run.watchdog, engine))
+    fit.run.calls.equalized_by(lambda: _equalize(fit.run.watchdog, engine))
     return engine
 
 
@@ -224,7 +224,7 @@ def _source(
     )
 
 
-def _settle(watchdog: ft.Watchdog, engine: StepEngine) -> None:
+def _equalize(watchdog: ft.Watchdog, engine: StepEngine) -> None:
     """Set replicas to the one model, after an exception on all ranks; collective."""
     with watchdog.working():
         engine.consensus()

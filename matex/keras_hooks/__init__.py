@@ -19,6 +19,7 @@ from matex.keras_hooks.callbacks import (
     set_history,
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_dataset, is_stream, shuffled_rows
+from matex.keras_hooks.disabled_randomness import DisabledRandomness
 from matex.keras_hooks.drawn_rows import NoiseRows, RowAxis
 from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.fit_data import fit_data, forget_best_weights, forget_fit, watch_fits
@@ -60,6 +61,7 @@ from matex.keras_hooks.graphs import (
     set_shape,
     shapes_in_training,
 )
+from matex.keras_hooks.known_additive import adds_up, counts_add_up, evaluates_rows
 from matex.keras_hooks.limits import most_epochs, most_steps, watch_environment
 from matex.keras_hooks.loss_sums import check_reductions, mean_losses_only, shared_losses
 from matex.keras_hooks.metrics import Results, flat_logs, recorded_results, weighted_batch_metrics
@@ -91,8 +93,6 @@ from matex.keras_hooks.optimizers import (
     updates_made,
 )
 from matex.keras_hooks.permitted_updates import is_recording, recording, replaced_apply, updating
-from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
-from matex.keras_hooks.quiet import Chance
 from matex.keras_hooks.row_draws import NOISE_SCOPE, ROWS_DRAWN
 from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
 from matex.keras_hooks.rows import (
@@ -144,7 +144,7 @@ from matex.keras_hooks.xla import exchange_in_graph, exchange_outside_xla, leave
 __all__ = [
     "NOISE_SCOPE",
     "ROWS_DRAWN",
-    "Chance",
+    "DisabledRandomness",
     "Generators",
     "GraphCall",
     "LayerScale",

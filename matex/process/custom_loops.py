@@ -73,7 +73,7 @@ class CustomLoops:
     def _around(self, name: str, kind: CallKind = CallKind.STEP) -> Iterator[None]:
         """Context of a step, by default of the script's function *name*; collective."""
         run = self._run
-        with run.watchdog.working(), run.calls.made(name), self._calls.within(kind):
+        with run.watchdog.working(), run.calls.ordered_call(name), self._calls.within(kind):
             yield
 
     def before_apply(self, optimizer: Any, gradients: list[Any]) -> list[Any]:

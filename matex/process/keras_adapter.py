@@ -91,7 +91,7 @@ class KerasAdapter:
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
-        with self.run.calls.made(f"fit number {self._fits + 1}", left=self._share_written):
+        with self.run.calls.ordered_call(f"fit number {self._fits + 1}", left=self._share_written):
             return self._shared_fit(original, model, *args, **kwargs)
 
     def _shared_fit(
@@ -150,7 +150,7 @@ class KerasAdapter:
             return self._beside("evaluates", lambda: original(model, *args, **kwargs))
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
-        with self.run.calls.made("evaluate"):
+        with self.run.calls.ordered_call("evaluate"):
             given = arguments_of(original, model, *args, **kwargs)
             given = self._with_placed_callbacks(given | given.pop("kwargs", {}))  # which pops first
             check_equal(self.run.communicator, model, "evaluate")
@@ -163,7 +163,7 @@ class KerasAdapter:
             return self._beside("predicts", lambda: original(model, *args, **kwargs))
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
-        with self.run.calls.made("predict"):
+        with self.run.calls.ordered_call("predict"):
             given = self._with_placed_callbacks(arguments_of(original, model, *args, **kwargs))
             check_equal(self.run.communicator, model, "predict")
             model.make_predict_function()

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from matex.files import changes, real
-from matex.files.asking import placed
+from matex.files.given_names import with_given_names
 from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
@@ -47,7 +47,7 @@ class FileLibrary:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def _asked(self, given: Any, *, reads: bool = False) -> tuple[FileView, str] | None:
+    def _viewed_path(self, given: Any, *, reads: bool = False) -> tuple[FileView, str] | None:
         view = self._files.view()
         if view is None or (reads and view.is_plain):
             return None
@@ -55,10 +55,10 @@ class FileLibrary:
         return None if path is None else (view, path)
 
     def _read(self, name: str, given: Any, *args: Any) -> Any:
-        asked = self._asked(given, reads=True)
-        if asked is None:
+        found = self._viewed_path(given, reads=True)
+        if found is None:
             return getattr(self._inner, name)(given, *args)
-        view, path = asked
+        view, path = found
         call = getattr(self._inner, name)
         try:
             return view.at(
@@ -88,13 +88,13 @@ class FileLibrary:
         return self._read("BufferedInputStream", path, *args)
 
     def _written(self, given: Any, mode: str = "w") -> Any:
-        asked = self._asked(given)
-        if asked is None:
+        found = self._viewed_path(given)
+        if found is None:
             return given
-        view, path = asked
+        view, path = found
         change: Any = "append" if "a" in mode else "overwrite" if view.leads else "replace"
         try:
-            place = placed(lambda: to_write(view, path, change))
+            place = with_given_names(lambda: to_write(view, path, change))
         except FileNotFoundError:
             return f"{NOWHERE}/file"
         return given if place == path else place
@@ -109,41 +109,41 @@ class FileLibrary:
         self._change(path, changes.remove, "DeleteFile")
 
     def CreateDir(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is not None and asked[0].exists(asked[1]):
+        found = self._viewed_path(path)
+        if found is not None and found[0].exists(found[1]):
             return self._inner.CreateDir("/")  # which says that it is there
         self._change(path, changes.make_folder, "CreateDir")
 
     def _change(self, given: Any, change: Callable[..., Any], name: str) -> None:
         call = getattr(self._inner, name)
-        asked = self._asked(given)
-        if asked is None:
+        found = self._viewed_path(given)
+        if found is None:
             call(given)
             return
-        view, path = asked
+        view, path = found
         try:
             change(view, path, call)
         except FileNotFoundError:
             call(f"{NOWHERE}/file")  # which raises TensorFlow's error
 
     def RecursivelyCreateDir(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is None or asked[0].exists(asked[1]):
+        found = self._viewed_path(path)
+        if found is None or found[0].exists(found[1]):
             return self._read("RecursivelyCreateDir", path)
-        return os.makedirs(asked[1], exist_ok=True)
+        return os.makedirs(found[1], exist_ok=True)
 
     def CopyFile(self, source: Any, target: Any, overwrite: bool) -> Any:
-        asked = self._asked(target)
-        if asked is not None and not overwrite and asked[0].exists(asked[1]):
+        found = self._viewed_path(target)
+        if found is not None and not overwrite and found[0].exists(found[1]):
             raise tf.errors.AlreadyExistsError(None, None, "file already exists")
-        first = self._asked(source, reads=True)
+        first = self._viewed_path(source, reads=True)
         place = source if first is None else first[0].found(first[1]) or NOWHERE
-        if asked is not None and not asked[0].leads and os.path.exists(os.fsdecode(place)):
+        if found is not None and not found[0].leads and os.path.exists(os.fsdecode(place)):
             return real.copy(os.fsdecode(place), os.fsdecode(self._written(target)))
         return self._inner.CopyFile(place, self._written(target), overwrite)
 
     def RenameFile(self, source: Any, target: Any, overwrite: bool) -> Any:
-        first, second = self._asked(source), self._asked(target)
+        first, second = self._viewed_path(source), self._viewed_path(target)
         if first is None or second is None:
             return self._inner.RenameFile(source, target, overwrite)
         if not overwrite and second[0].exists(second[1]):
@@ -153,18 +153,18 @@ class FileLibrary:
         return changes.rename(first[0], first[1], second[1], real.replace)
 
     def DeleteRecursively(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is None:
+        found = self._viewed_path(path)
+        if found is None:
             return self._inner.DeleteRecursively(path)
-        if not asked[0].isdir(asked[1]):
+        if not found[0].isdir(found[1]):
             return self._inner.DeleteRecursively(NOWHERE)
-        return shutil.rmtree(asked[1])
+        return shutil.rmtree(found[1])
 
     def GetChildren(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is None or not asked[0].isdir(asked[1]):
+        found = self._viewed_path(path)
+        if found is None or not found[0].isdir(found[1]):
             return self._read("GetChildren", path)
-        return os.listdir(asked[1])
+        return os.listdir(found[1])
 
     def GetMatchingFiles(self, pattern: Any) -> Any:
         view = self._files.view()

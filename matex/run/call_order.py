@@ -41,15 +41,15 @@ class CallOrder:
 
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
-        self._settle: Callable[[], None] | None = None
+        self._equalize: Callable[[], None] | None = None
 
-    def settled_by(self, settle: Callable[[], None]) -> None:
+    def equalized_by(self, equalize: Callable[[], None]) -> None:
         """Set a function for the running call, called if all ranks leave it by an exception.
 
         Args:
-            settle: collective function that makes the ranks' models equal.
+            equalize: collective function that makes the ranks' models equal.
         """
-        self._settle = settle
+        self._equalize = equalize
 
     def begin(self, name: str) -> None:
         """Wait until all ranks have come to the call *name*; collective.
@@ -71,7 +71,7 @@ class CallOrder:
             )
 
     @contextlib.contextmanager
-    def made(self, name: str, *, left: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def ordered_call(self, name: str, *, left: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Context of the call *name*; collective.
 
         If all ranks leave it by an exception, the exception goes on to the script. A rank that
@@ -89,12 +89,12 @@ class CallOrder:
             if self._communicator.initial_size > 1 and self._communicator.ulfm:
                 if not self._communicator.regroup(f"a rank left {name} by an exception"):
                     _end_by(error)
-                if self._settle is not None:
-                    self._settle()
+                if self._equalize is not None:
+                    self._equalize()
                 left()
             raise
         finally:
-            self._settle = None
+            self._equalize = None
 
 
 def _end_by(error: BaseException) -> NoReturn:

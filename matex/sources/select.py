@@ -15,7 +15,7 @@ from matex.sources.mapped_stream import ComparedStream, MappedStream, place_vari
 from matex.sources.one_order import one_order
 from matex.sources.stream import Stream, specification
 from matex.sources.tfdata_operations import repeats, resources_in
-from matex.sources.tfdata_reorder import turned_round
+from matex.sources.tfdata_reorder import with_batch_before_map
 
 __all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
 
@@ -137,7 +137,7 @@ def _mapped(
     elif limit is None and repeats(x):
         return None  # it would read ahead, beyond the batches that are taken
     try:
-        pipeline = turned_round(x)
+        pipeline = with_batch_before_map(x)
         if pipeline is not None and given.get("class_weight"):
             raise NotShareable("class_weight is mapped over whole batches")
     except NotShareable as reason:

@@ -22,14 +22,14 @@ from matex.sources.map_functions import check_function
 from matex.sources.one_order import one_order
 from matex.sources.tfdata_operations import name_of, passes_on, reordered
 
-__all__ = ["Pipeline", "turned_round"]
+__all__ = ["Pipeline", "with_batch_before_map"]
 
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _MAPS = ("_MapDataset", "_ParallelMapDataset")
 
 
 class Pipeline(NamedTuple):
-    """A pipeline turned round. Elements are flat tuples of tensors."""
+    """A pipeline with its batches before its maps. Elements are flat tuples of tensors."""
 
     raw: tf.data.Dataset
     """Global batches of elements as they were before the maps."""
@@ -56,7 +56,7 @@ class Pipeline(NamedTuple):
         return raw.prefetch(2).map(work, num_parallel_calls=2, deterministic=True).prefetch(2)
 
 
-def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
+def with_batch_before_map(dataset: tf.data.Dataset) -> Pipeline | None:
     """Pipeline of *dataset* with batches before maps; None if it maps nothing before. Local.
 
     Raises:

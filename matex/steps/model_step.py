@@ -72,7 +72,7 @@ class ModelStep:
         self.checks = CheckRecord()
         self.checked: set[int] = set()
         self._signature = (signature, control_spec())
-        self._chance = keras_hooks.Chance(model, synchronized)
+        self._disabled_randomness = keras_hooks.DisabledRandomness(model, synchronized)
         self._denominators: Callable[[Batch], np.ndarray] | None = None
 
     @property

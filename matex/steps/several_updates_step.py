@@ -126,7 +126,7 @@ class SeveralUpdatesStep(ModelStep):
         """Graph of the step, and the random generators that its trace drew from."""
         self._run = SpecializedFunction(self._made, *self._signature)
         with keras_hooks.generators_kept() as drawn, attempted(f"{self.name} cannot be traced"):
-            traced = self._chance.noted_in(self._run.trace)
+            traced = self._disabled_randomness.noted_in(self._run.trace)
         return traced, drawn
 
     def add_up(self, updates: Iterable[int], values: Iterable[str]) -> None:
@@ -167,7 +167,7 @@ class SeveralUpdatesStep(ModelStep):
 
     def quiet(self) -> Any:
         """Graph of :meth:`run` without randomness, traced once. Local."""
-        if not self._chance.differs_in_parts:
+        if not self._disabled_randomness.differs_in_parts:
             return self._run.trace()
         self._quiet_graph = self._quiet_graph or self._traced_quietly(goes_on=False)
         return self._quiet_graph
@@ -183,7 +183,7 @@ class SeveralUpdatesStep(ModelStep):
 
     def _traced_quietly(self, *, goes_on: bool) -> Any:
         def quiet(batch: Batch, control: Any) -> Any:
-            with self._forward.state.going_on(goes_on), self._chance.left_out():
+            with self._forward.state.going_on(goes_on), self._disabled_randomness.left_out():
                 return self._made(batch, control)
 
         return keras_hooks.graph_of(quiet, *self._signature).get_concrete_function()

@@ -101,7 +101,7 @@ class Step(ModelStep):
             self._functions = EagerFunctions(self._computation, DryRun(model))
         else:
             jit_compile = bool(model.jit_compile)
-            self._functions = self._chance.noted_in(
+            self._functions = self._disabled_randomness.noted_in(
                 lambda: GraphFunctions(self._computation, self._signature, jit_compile=jit_compile)
             )
         self._denominators = self._functions.denominators
@@ -196,7 +196,7 @@ class Step(ModelStep):
 
     @functools.cached_property
     def _quiet_graph(self) -> Any:
-        if not self._chance.differs_in_parts and not self.runs_eagerly:
+        if not self._disabled_randomness.differs_in_parts and not self.runs_eagerly:
             return self._functions.traced_contribution()
         quiet = keras_hooks.graph_of(self._quiet_contribution, *self._signature)
         with self._kept():
@@ -249,5 +249,5 @@ class Step(ModelStep):
         return traced
 
     def _quiet_contribution(self, batch: Batch, control: Any) -> Parts:
-        with self._chance.left_out():
+        with self._disabled_randomness.left_out():
             return self._computation.contribution(batch, control)

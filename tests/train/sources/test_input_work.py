@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from matex.errors import NotShareable
-from matex.sources.tfdata_reorder import turned_round
+from matex.sources.tfdata_reorder import with_batch_before_map
 
 
 def squares() -> tf.data.Dataset:
@@ -24,7 +24,7 @@ def test_each_place_maps_its_rows_of_each_batch() -> None:
 
     whole = list(dataset())
     for place in range(3):
-        pipeline = turned_round(dataset())
+        pipeline = with_batch_before_map(dataset())
         assert pipeline is not None
         ahead = list(pipeline.ahead(tf.Variable([place, 3], dtype=tf.int64)))
         assert [len(raw[0]) for raw, _, _ in ahead] == [4, 4, 2]
@@ -37,7 +37,7 @@ def test_each_place_maps_its_rows_of_each_batch() -> None:
 
 
 def test_a_pipeline_without_maps_has_nothing_to_share() -> None:
-    assert turned_round(tf.data.Dataset.range(10).batch(4)) is None
+    assert with_batch_before_map(tf.data.Dataset.range(10).batch(4)) is None
 
 
 def numbers() -> tf.data.Dataset:
@@ -83,7 +83,7 @@ def test_orders_are_those_of_the_whole_pipeline(name: str, looked_at: int) -> No
 
     whole = made()
     wanted = [list(whole) for _ in range(3)]
-    pipeline = turned_round(made())  # holds what it needs of the other
+    pipeline = with_batch_before_map(made())  # holds what it needs of the other
     assert pipeline is not None
     ahead = pipeline.ahead(tf.Variable([1, 2], dtype=tf.int64))
     for epoch in wanted:
@@ -133,7 +133,7 @@ def test_tables_are_looked_up_by_each_place(kind: str, shuffled: bool) -> None:
     if shuffled:
         dataset = dataset.shuffle(5, seed=2, reshuffle_each_iteration=False)
     dataset = dataset.batch(3)
-    pipeline = turned_round(dataset)
+    pipeline = with_batch_before_map(dataset)
     assert pipeline is not None
     ahead = pipeline.ahead(tf.Variable([0, 2], dtype=tf.int64))
     for batch, (raw, mine, (lo, hi)) in zip(dataset, ahead, strict=True):
@@ -164,11 +164,11 @@ def drawn(i: Any) -> Any:
 )
 def test_what_could_change_the_result_is_refused(dataset: tf.data.Dataset, reason: str) -> None:
     with pytest.raises(NotShareable, match=reason):
-        turned_round(dataset)
+        with_batch_before_map(dataset)
 
 
 def test_texts_count_by_their_lengths_where_a_shuffle_is_looked_into() -> None:
     texts = tf.constant(["x" * (1 << 20)] * 65)
     dataset = tf.data.Dataset.from_tensor_slices(texts).map(tf.strings.length).shuffle(65)
     with pytest.raises(NotShareable, match="more than 64 MB"):
-        turned_round(dataset.batch(5))
+        with_batch_before_map(dataset.batch(5))

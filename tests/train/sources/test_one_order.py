@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from matex.sources.map_functions import chance_decides
 from matex.sources.one_order import one_order
-from matex.sources.tfdata_reorder import turned_round
+from matex.sources.tfdata_reorder import with_batch_before_map
 
 ROWS, PASSES = 120, 2
 
@@ -95,7 +95,7 @@ def test_nothing_is_left_to_chance_before_the_maps_that_are_shared() -> None:
         num_parallel_calls=4,
         deterministic=False,
     )
-    pipeline = turned_round(source.map(lambda x: 2.0 * x).batch(4))
+    pipeline = with_batch_before_map(source.map(lambda x: 2.0 * x).batch(4))
     assert pipeline is not None
     read = [raw.numpy().tolist() for (raw,) in pipeline.raw]
     for _ in range(5):

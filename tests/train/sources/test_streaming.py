@@ -12,7 +12,7 @@ import tensorflow as tf
 from matex import data
 from matex.apoptosis import samples
 from matex.errors import InputError
-from matex.sources.tfdata_reorder import turned_round
+from matex.sources.tfdata_reorder import with_batch_before_map
 
 GENERATOR = np.random.default_rng(0)
 SMOOTH = [
@@ -79,7 +79,7 @@ def test_parts_are_parts_and_others_in_each_epoch(encoded: bool) -> None:
 def test_a_row_is_the_same_in_whatever_batch_a_rank_makes_it() -> None:
     images = data.EncodedImages(JPEGS, size=(20, 20))
     batches = data.as_dataset(images, LABELS, batch_size=6, shuffle=1, crop=0.3, flip=True)
-    pipeline = turned_round(batches)
+    pipeline = with_batch_before_map(batches)
     assert pipeline is not None
     for raw in pipeline.raw.take(2):
         whole = pipeline.map(raw)
@@ -94,7 +94,7 @@ def test_a_rank_opens_the_files_of_its_rows_only(tmp_path: Path) -> None:
         (tmp_path / "a").mkdir(exist_ok=True)
         (tmp_path / "a" / f"{number}.png").write_bytes(content)
     opened = data.open(tmp_path, size=(8, 8))
-    pipeline = turned_round(data.as_dataset(opened.x, opened.y, batch_size=10))
+    pipeline = with_batch_before_map(data.as_dataset(opened.x, opened.y, batch_size=10))
     assert pipeline is not None
     for number in range(5, 10):
         (tmp_path / "a" / f"{number}.png").unlink()

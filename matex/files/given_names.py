@@ -10,10 +10,10 @@ from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
 
-__all__ = ["asked", "placed"]
+__all__ = ["viewed_path", "with_given_names"]
 
 
-def placed(call: Callable[[], Any], *given: Any) -> Any:
+def with_given_names(call: Callable[[], Any], *given: Any) -> Any:
     """Result of *call*, with the script's file names in its exceptions.
 
     Args:
@@ -31,7 +31,7 @@ def placed(call: Callable[[], Any], *given: Any) -> Any:
         raise
 
 
-def asked(
+def viewed_path(
     files: Files, given: Any, *, reads: bool = False, follow: bool = True
 ) -> tuple[FileView, str] | None:
     """The view and the path in it, unless the real file is meant anyway.

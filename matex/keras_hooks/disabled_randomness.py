@@ -16,14 +16,14 @@ from matex.keras_hooks.batch_moments import normalizations
 from matex.keras_hooks.models import seed_variables
 from matex.replacing import replaced
 
-__all__ = ["Chance"]
+__all__ = ["DisabledRandomness"]
 
 # Inside the range of possible draws, and no special value in formulas.
 _PLACE = 0.37
 
 
-class Chance:
-    """The chance in a step of *model*: random layers, and batch statistics. Local.
+class DisabledRandomness:
+    """The random layers and batch statistics of a step of *model*, disabled for a trial. Local.
 
     Args:
         model: model of the step.
@@ -41,7 +41,7 @@ class Chance:
         """Whether parts of a batch differ from the whole by randomness, which is then left out.
 
         Noise with a row for each of the batch's is the same in them. A step of which
-        :meth:`noted_in` found no other is, without chance, the same step.
+        :meth:`noted_in` found no other is, without them, the same step.
         """
         draws = self._is_noted and bool(seed_variables(self._model))
         return draws or bool(normalizations(self._model))
@@ -65,7 +65,7 @@ class Chance:
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """Run or trace the step inside, without chance.
+        """Run or trace the step inside, without them.
 
         All Keras draws are one constant, equal for all rows; dropout drops nothing, and a shuffle
         reverses the order. BatchNorm uses its moving statistics, without updating them.
