@@ -57,8 +57,8 @@ class Bridge:
         except self._mpi.Exception as error:
             raise BridgeBroken(str(error)) from None
 
-    def heard(self) -> Message | None:
-        """Next message that has arrived; None if there is none. Local.
+    def receive(self) -> Message | None:
+        """Receive the next message, if one has arrived; else return None. Local.
 
         Raises:
             BridgeBroken: the other process has ended.
@@ -84,7 +84,7 @@ class Bridge:
             BridgeBroken: the other process has ended.
         """
         looks = 0
-        while (message := self.heard()) is None:
+        while (message := self.receive()) is None:
             idle()
             looks += 1
             if looks % _LOOKS == 0 and self.is_broken():

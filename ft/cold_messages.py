@@ -48,7 +48,7 @@ class ColdMessages:
         except self._mpi.Exception as error:
             raise BridgeBroken(str(error)) from None
 
-    def heard(self) -> tuple[int, int, bytes] | None:
+    def receive(self) -> tuple[int, int, bytes] | None:
         """Source, tag and content of the next message; None if no message has arrived. Local."""
         status = self._mpi.Status()
         try:

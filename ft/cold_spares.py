@@ -201,7 +201,7 @@ class ColdSpares:
         gone: set[int] = set()
         is_next = False
         while True:
-            message = self._messages.heard()
+            message = self._messages.receive()
             if message is None:
                 gone = self._newly_gone(gone, works)
                 if works <= gone:

@@ -98,7 +98,7 @@ class Spawn:
 class Newcomer:
     """A process that is to become a member, on its sponsor. Local.
 
-    The sponsor works on meanwhile, and calls :meth:`heard` from time to time.
+    The sponsor works on meanwhile, and calls :meth:`receive` from time to time.
 
     Args:
         rank: new original rank of the process, higher than all ranks so far.
@@ -124,7 +124,7 @@ class Newcomer:
         self._started: tuple[int, int] | None = None  # process id, and signal that ends it
         self._welcome = {**welcome, "rank": rank}
 
-    def heard(self) -> Message | None:
+    def receive(self) -> Message | None:
         """Receive its next message, if one has arrived. Local.
 
         Returns:
@@ -137,7 +137,7 @@ class Newcomer:
             if bridge is None:
                 self._welcome_it()
                 return None
-            message = bridge.heard()
+            message = bridge.receive()
         except BridgeBroken as error:
             self.failure = str(error)
             return None
@@ -203,7 +203,7 @@ class Newcomer:
         if self._bridge is None:
             self._welcome = {END: why}
         while not (self.failure or self._is_met) and time.monotonic() < limit_s:
-            self.heard()
+            self.receive()
             time.sleep(_LOOK_S)
         self._end(signal.SIGTERM, why, started=self._started)
 

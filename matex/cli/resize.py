@@ -123,7 +123,7 @@ def _asked(directory: Path, ranks: int, host: str, *, timeout_s: float) -> dict[
         now = time.monotonic()
         is_late = now > limit
         for event in tail.read().events:
-            view.hear(event)
+            view.add(event)
             if event["event"] == "resize" and event["number"] == request.number:
                 return event
         views = list(view.ranks.values())

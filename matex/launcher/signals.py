@@ -17,7 +17,7 @@ _LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
 class Signals:
-    """Signals to this program, answered while :meth:`heard` is entered.
+    """Signals to this program, answered while :meth:`handled` is entered.
 
     SIGTERM, SIGINT, SIGUSR1 and SIGHUP tell the ranks to save and to leave, and a second one of
     them ends the ranks at once. SIGUSR2 asks which hosts they are to leave.
@@ -47,11 +47,13 @@ class Signals:
         return f"{stop}, and ended by another signal before all ranks had said so"
 
     @contextlib.contextmanager
-    def heard(self) -> Iterator[None]:
+    def handled(self) -> Iterator[None]:
         """Context in which signals are handled; the running job is ended at its end."""
         answers = {number: self._leave for number in _LEAVE} | {signal.SIGUSR2: self._drain}
-        heard = [n for n in answers if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
-        before = {number: signal.signal(number, answers[number]) for number in heard}
+        handled = [
+            n for n in answers if signal.getsignal(n) is not signal.SIG_IGN
+        ]  # as under nohup
+        before = {number: signal.signal(number, answers[number]) for number in handled}
         try:
             yield
         finally:

@@ -131,7 +131,7 @@ class _Supervisor:
 
     def listening(self) -> AbstractContextManager[None]:
         """Context in which signals to this program are answered: see :class:`Signals`."""
-        return self._signals.heard()
+        return self._signals.handled()
 
     def run(self) -> str:
         """Start ranks until a summary is written; return the reason if there is none."""

@@ -98,7 +98,7 @@ class StopRequest:
         """Ask all ranks to leave, so that missing ranks can be started again."""
         self._asks_for_missing = True
 
-    def missing_heard(self) -> None:
+    def withdraw_missing(self) -> None:
         """Withdraw :meth:`ask_for_missing`, which all ranks have received."""
         self._asks_for_missing = False
 

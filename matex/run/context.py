@@ -111,7 +111,7 @@ class RunContext:
             nonfinite=NonfinitePolicy(config.nonfinite, communicator, tell=self._note_nonfinite),
             exchange_factory=exchanges, requests=requests.collect,
         )  # fmt: skip
-        hooks = RunHooks(watch.watchdog, faults, launcher, record=self.records.recoveries.heard)
+        hooks = RunHooks(watch.watchdog, faults, launcher, record=self.records.recoveries.record)
         communicator.attach(hooks)
 
     @property

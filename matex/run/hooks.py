@@ -51,7 +51,7 @@ class RunHooks(ft.Hooks):
     def recovered(self, recovery: ft.Recovery) -> None:
         """Tell the launcher, then record the recovery."""
         if self._launcher is not None:
-            self._launcher.heard(recovery)
+            self._launcher.report(recovery)
         self._record(recovery)
 
     def decide(self, split: ft.NetworkSplit) -> ft.Ruling:

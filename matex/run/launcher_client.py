@@ -22,7 +22,7 @@ class LauncherClient:
 
     def __init__(self, setting: str) -> None:
         self._address = LauncherAddress.read(setting)
-        self._telling: threading.Thread | None = None
+        self._reporting: threading.Thread | None = None
 
     def decide(self, split: ft.NetworkSplit) -> ft.Ruling:
         """Whether the present ranks may go on. An :data:`ft.Arbiter`."""
@@ -31,7 +31,7 @@ class LauncherClient:
             return ft.Ruling("" if split.is_larger else "the launcher does not answer")
         return answer
 
-    def heard(self, recovery: ft.Recovery) -> None:
+    def report(self, recovery: ft.Recovery) -> None:
         """Tell the launcher, without waiting, that the survivors go on; only on the leader."""
         if recovery.lost and recovery.after.is_leader:
             present = {member.rank for member in recovery.after.everyone}
@@ -44,15 +44,15 @@ class LauncherClient:
 
     def _tell(self, world: ft.World, lost: tuple[ft.Member, ...] = ()) -> None:
         split = ft.NetworkSplit(present=world.everyone, spread=world.spread, unknown=lost)
-        before = self._telling
+        before = self._reporting
 
         def tell() -> None:
             if before is not None:  # news that came late would be taken for the newest
                 before.join()
             self._say(split, asks=False)
 
-        self._telling = threading.Thread(target=tell, daemon=True)
-        self._telling.start()
+        self._reporting = threading.Thread(target=tell, daemon=True)
+        self._reporting.start()
 
     def _say(self, split: ft.NetworkSplit, *, asks: bool) -> ft.Ruling | None:
         absent = (*split.dead, *split.unknown, *split.silent)

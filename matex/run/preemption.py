@@ -41,7 +41,7 @@ def checkpoint_and_exit(run: RunContext, make_state: MakeState | None) -> None:
 
 
 def _exit_to_regrow(run: RunContext, make_state: MakeState | None) -> None:
-    run.stop_request.missing_heard()
+    run.stop_request.withdraw_missing()
     if make_state is None:
         run.elastic.never_regrow()
         run.terminal.say("no checkpoint can be made of this training: it goes on with fewer ranks")

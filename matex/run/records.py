@@ -11,7 +11,7 @@ from matex.records.events import EventLog
 from matex.records.step_report import StepReport
 from matex.records.summary import Totals
 from matex.records.trace_part import TracePart, part_name
-from matex.run.event_hearing import EventHearing
+from matex.run.event_listeners import EventListeners
 from matex.run.ledger import RunLedger
 from matex.run.progress_notes import ProgressNotes
 from matex.run.ranks import RunRanks
@@ -51,10 +51,10 @@ class RunRecords:
         self.trace = TracePart(part, terminal.warn)
         self.progress = ProgressNotes(*parts, self.recoveries, size_of=ranks.size_of)
         events.complain = terminal.say
-        events.listener = EventHearing(
+        events.listener = EventListeners(
             config.report, self.trace, faults,
             leads=lambda: communicator.world.is_leader, complain=terminal.warn,
-        ).heard  # fmt: skip
+        ).receive  # fmt: skip
 
     def note(self, event: str, **fields: Any) -> None:
         """Write *event* with its *fields*, and the number of the next step."""

@@ -58,7 +58,7 @@ class RecoveryLog:
         """Take note that *ranks* leave on request, so that none of them counts as lost."""
         self._leaving.update(ranks)
 
-    def heard(self, recovery: ft.Recovery) -> None:
+    def record(self, recovery: ft.Recovery) -> None:
         """Record *recovery*; the communicator calls this after each."""
         before, after = recovery.before, recovery.after
         living = {member.rank for member in (*after.members, *after.spares)}

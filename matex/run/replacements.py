@@ -175,7 +175,7 @@ class Replacements:
         self._candidates.announce()
 
     def _look_after(self, newcomer: ft.Newcomer) -> None:
-        message = newcomer.heard()
+        message = newcomer.receive()
         if message is not None and GONE in message:
             newcomer.give_up(message[GONE])
             if message[FOR_GOOD]:

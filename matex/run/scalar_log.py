@@ -34,7 +34,7 @@ class ScalarLog:
         self._unwritten: list[Scalars] = []
         self._file: EventFile | None = None
 
-    def heard(self, event: Event, *, leads: bool) -> None:
+    def write(self, event: Event, *, leads: bool) -> None:
         """Write the new points of *event* of this rank.
 
         Args:

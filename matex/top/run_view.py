@@ -1,6 +1,6 @@
 """State of a run, built from its events as they arrive. Pure.
 
-`RunView.hear` takes them one by one; nothing else changes a view.
+`RunView.add` takes them one by one; nothing else changes a view.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RunView:
             return self.earlier_s
         return self.earlier_s + time_s - self.began_s
 
-    def hear(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Take *event* into the view, unless it is damaged."""
         if not is_well_formed(event):
             return
@@ -105,8 +105,8 @@ class RunView:
         if name not in AGAIN:
             self.began_s = time_s if self.began_s is None else self.began_s
         self.newest_s = max(time_s, self.newest_s or time_s)
-        if name in _HEARD:
-            _HEARD[name](self, event)
+        if name in _HANDLERS:
+            _HANDLERS[name](self, event)
         elif name in _ENDS:
             self._end(name)
         elif name in AGAIN:
@@ -265,7 +265,7 @@ class RunView:
         self.step = event["step"]
 
 
-_HEARD: dict[str, Callable[[RunView, Event], None]] = {
+_HANDLERS: dict[str, Callable[[RunView, Event], None]] = {
     "start": RunView._start,
     "first-step": RunView._first_step,
     "waits": RunView._waits,
@@ -291,5 +291,5 @@ def view_of(events: Iterable[Event]) -> RunView:
     """View of the run with these *events*."""
     view = RunView()
     for event in events:
-        view.hear(event)
+        view.add(event)
     return view

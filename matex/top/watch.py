@@ -80,7 +80,7 @@ class Watch:
         if arrived.anew:
             self.view = RunView()
         for event in arrived.events:
-            self.view.hear(event)
+            self.view.add(event)
         if written_s < (self.view.newest_s or 0.0) - _CLOCKS_S:  # that of an earlier run
             summary = {}
         elif summary:

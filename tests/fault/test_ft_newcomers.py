@@ -73,7 +73,7 @@ def work(victim: int, more: int, cold: int) -> None:
         if world.is_leader and world.size < ranks and newcomer is None:
             way = ft.Spawn(command) if spares is None else spares.call(first_free)
             newcomer = ft.Newcomer(first_free, way, {"said": 7})
-        heard = None if newcomer is None else newcomer.heard()
+        heard = None if newcomer is None else newcomer.receive()
         sent[1] = bool(heard) and heard == {"ready": 7}
         sent[2] = sent[3] = world.rank
         finished = False

@@ -183,15 +183,15 @@ def test_the_launcher_is_told_in_the_order_of_events(monkeypatch: pytest.MonkeyP
         members = [ft.Member(rank=rank, host=f"host{rank}", pid=1) for rank in range(5)]
         before = ft.World(members=tuple(members[:3]), rank=0)
         after = before.of([0, 1])
-        launcher.heard(
+        launcher.report(
             ft.Recovery(
                 operation=1, finished=False, lost=before.members[2:], before=before, after=after,
                 detect_time_s=1.0, repaired_time_s=1.0,
             )
         )  # fmt: skip
         launcher.admitted(after.of([0, 1], [4], members[4:]))
-        assert launcher._telling is not None
-        launcher._telling.join(patience(30))
+        assert launcher._reporting is not None
+        launcher._reporting.join(patience(30))
         assert told == [[0, 1], [0, 1, 4]]
         assert say(split([4], {}), asks=True) == ft.Ruling()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matex.records.event_shape import NEEDED, OPTIONAL, is_event, is_well_formed
-from matex.top.run_view import _HEARD, view_of
+from matex.top.run_view import _HANDLERS, view_of
 from matex.top.words import _WORDS
 from tests.unit.docs.pages import DOCS, tables
 from tests.unit.top.events import event, fit, progress, recovered, starts
@@ -47,7 +47,7 @@ def test_an_event_as_the_reference_describes_it_is_well_formed(name: str) -> Non
 
 
 def test_all_events_that_are_heard_or_told_of_are_checked() -> None:
-    assert {*_HEARD, *_WORDS} - NEEDED.keys() == {"continued", "balance", "waits", "first-step"}
+    assert {*_HANDLERS, *_WORDS} - NEEDED.keys() == {"continued", "balance", "waits", "first-step"}
 
 
 def repr_of(value: object) -> str:

@@ -45,7 +45,7 @@ def test_points_that_are_made_again_are_replaced_and_no_others(
     for number, events in enumerate((start(first=0, steps=8), again, finished)):
         log = ScalarLog(tmp_path, complain=pytest.fail)
         for event in events:
-            log.heard({"time_s": 1.0 + number, "rank": 0, **event}, leads=True)
+            log.write({"time_s": 1.0 + number, "rank": 0, **event}, leads=True)
     read = EventAccumulator(str(tmp_path)).Reload()
     found = [(point.step, point.wall_time) for point in read.Scalars("epoch/loss")]
     assert found == [(s, 1.0 if s <= at and s not in gone else 2.0) for s in EPOCHS]

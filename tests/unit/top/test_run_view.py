@@ -48,14 +48,14 @@ def test_a_spare_waits_and_takes_a_place() -> None:
         ]
     )
     assert states(view) == {0: "training", 1: "training", 2: "spare"}
-    view.hear(recovered(1.0, 0, lost=[1], joined={"1": 2}, world_size_after=2))
+    view.add(recovered(1.0, 0, lost=[1], joined={"1": 2}, world_size_after=2))
     assert states(view) == {0: "training", 1: "dead", 2: "training"}
     assert view.world_size == 2
 
 
 def test_a_spare_dies_while_it_waits() -> None:
     view = view_of([*starts(2), event(0.1, 1, "waits", step=0)])
-    view.hear(event(0.5, 0, "spare-lost", step=4, lost=[1]))
+    view.add(event(0.5, 0, "spare-lost", step=4, lost=[1]))
     assert states(view) == {0: "training", 1: "dead"}
 
 
@@ -79,7 +79,7 @@ def test_a_rank_leaves_on_request() -> None:
 
 def test_a_rank_that_says_why_it_ends_is_dead_at_once() -> None:
     view = view_of(starts(2))
-    view.hear(event(1.0, 1, "death", reason="ValueError: no\x1b[31m", step=3, cause="script"))
+    view.add(event(1.0, 1, "death", reason="ValueError: no\x1b[31m", step=3, cause="script"))
     assert states(view)[1] == "dead"
     assert view.ranks[1].why == "ValueError: no [31m"  # nothing of it steers a terminal
 
@@ -87,7 +87,7 @@ def test_a_rank_that_says_why_it_ends_is_dead_at_once() -> None:
 @pytest.mark.parametrize("status", ["finished", "stopped", "failed"])
 def test_the_end_is_that_of_all_who_live(status: str) -> None:
     view = view_of([*starts(3), recovered(1.0, 0, lost=[2])])
-    view.hear(event(2.0, 0, status, reason=None))
+    view.add(event(2.0, 0, status, reason=None))
     assert states(view) == {0: status, 1: status, 2: "dead"}
     assert (view.status, view.is_over) == (status, True)
 
@@ -139,7 +139,7 @@ def test_the_time_between_two_starts_does_not_count() -> None:
     view = view_of([*starts(2), progress(4.0, 9, samples=90), event(4.5, -1, "continued")])
     assert view.seconds_until(BEGAN_S + 100.0) == 4.0
     for more in (*starts(2, at_s=1000.0), progress(1003.0, 19, samples=190)):
-        view.hear(more)
+        view.add(more)
     assert view.seconds_until(view.newest_s) == 7.0
 
 
@@ -152,12 +152,12 @@ def newcomer(time_s: float, rank: int, **fields: object) -> Event:
 def test_a_newcomer_starts_while_the_others_train() -> None:
     view = view_of([*starts(3), recovered(1.0, 0, lost=[1])])
     for more in (event(2.0, 0, "respawn", newcomer=3, host="h", fit=0), newcomer(3.0, 3)):
-        view.hear(more)
+        view.add(more)
     assert (view.status, view.world_size, view.wanted_size, view.starts) == ("training", 2, 3, 1)
     assert states(view)[3] == "started"
     admitted = event(4.0, 0, "admitted", step=30, newcomer=3, host="h", seconds=2.0)
     for more in (admitted, event(4.0, 3, "waits", step=None)):
-        view.hear(more)
+        view.add(more)
         assert states(view)[3] == "spare"
     took_over = event(4.5, 0, "took-over", step=30, ranks=[3], pause_s=0.25)
     joined = event(
@@ -165,23 +165,23 @@ def test_a_newcomer_starts_while_the_others_train() -> None:
         world_size_after=3,
     )  # fmt: skip
     for more in (took_over, joined):
-        view.hear(more)
+        view.add(more)
         assert states(view) == {0: "training", 1: "dead", 2: "training", 3: "training"}
-    view.hear(admitted)  # of a host whose clock is late
+    view.add(admitted)  # of a host whose clock is late
     assert (states(view)[3], view.world_size) == ("training", 3)
 
 
 def test_a_newcomer_that_ends_before_it_joins_is_none_that_starts() -> None:
     failed = event(4.0, 0, "respawn-failed", newcomer=3, reason="no\x1b memory")
     view = view_of([*starts(3), recovered(1.0, 0, lost=[1]), newcomer(3.0, 3), failed])
-    view.hear(progress(5.0, 40, samples=1, ranks=2))
+    view.add(progress(5.0, 40, samples=1, ranks=2))
     assert (view.status, view.world_size) == ("training", 2)
     assert states(view) == {0: "training", 1: "dead", 2: "training", 3: "failed"}
     assert view.ranks[3].why == "no  memory"
-    view.hear(newcomer(6.0, 3))  # a later leader may give the number again
+    view.add(newcomer(6.0, 3))  # a later leader may give the number again
     assert (view.status, states(view)[3]) == ("training", "started")
-    view.hear(event(7.0, 0, "finished", reason=None))
-    view.hear(failed)
+    view.add(event(7.0, 0, "finished", reason=None))
+    view.add(failed)
     assert states(view)[3] == "finished"
 
 
@@ -194,16 +194,16 @@ def test_ranks_that_start_although_none_told_of_the_end_are_a_new_start() -> Non
     """Ranks that mpiexec started were killed all at once, and are started again."""
     view = view_of([*starts(3), progress(4.0, 9, samples=90)])
     for more in starts(4, at_s=100.0):
-        view.hear(more)
+        view.add(more)
     assert (view.starts, view.status, view.world_size, view.wanted_size) == (2, "training", 4, 4)
     assert view.seconds_until(view.newest_s) == 4.0
     one_more, *others = [newcomer(200.0, rank, world_size=5) for rank in (4, 0, 1, 2, 3)]
     for more in (one_more, *others, event(200.5, 4, "first-step", step=0, generation=0)):
-        view.hear(more)
+        view.add(more)
     assert (view.starts, view.world_size, set(view.ranks)) == (3, 5, set(range(5)))
     assert states(view)[4] == "training"
     lost = view_of([*starts(2), recovered(1.0, 0, lost=[0, 1], world_size_after=0)])
-    lost.hear(newcomer(9.0, 1))
+    lost.add(newcomer(9.0, 1))
     assert (lost.starts, lost.status, lost.world_size) == (2, "starting", 3)
     assert states(lost) == {1: "started"}
 
@@ -218,9 +218,9 @@ def test_samples_a_second_are_those_of_the_latest_seconds() -> None:
     assert view.samples_per_s is None
     for second in range(1, 31):  # 10 a second, and from then on 100
         done = 10 * second if second <= 15 else 150 + 100 * (second - 15)
-        view.hear(progress(float(second), second, samples=done))
+        view.add(progress(float(second), second, samples=done))
     assert view.samples_per_s == 100.0
-    view.hear(event(31.0, 0, "finished", reason=None))
+    view.add(event(31.0, 0, "finished", reason=None))
     assert view.samples_per_s == (150 + 1500) / 30
 
 
@@ -229,7 +229,7 @@ def test_the_epoch_and_the_step_in_it() -> None:
     assert view.fit is not None
     assert tuple(view.fit) == (0, 3, 0, 16)  # 1000 samples in batches of 64
     for rank in (0, 1):
-        view.hear(event(2.0, rank, "epoch", epoch=0, step=16, loss=0.25, accuracy=0.5))
+        view.add(event(2.0, rank, "epoch", epoch=0, step=16, loss=0.25, accuracy=0.5))
     assert tuple(view.fit) == (1, 3, 16, 16)
     assert (view.step, view.metrics) == (16, {"loss": [0.25], "accuracy": [0.5]})
 
@@ -244,7 +244,7 @@ def test_the_length_of_an_epoch_may_be_unknown_and_batches_whole() -> None:
     view = view_of([*starts(1), fit(0.1, samples=None)])
     assert view.fit is not None
     assert view.fit.steps is None
-    view.hear(event(0.2, 0, "fit", fit=1, step=4, but_for=[], whole="a reason"))
+    view.add(event(0.2, 0, "fit", fit=1, step=4, but_for=[], whole="a reason"))
     assert view.fit.epochs == 3
 
 
@@ -267,5 +267,5 @@ def test_of_several_checkpoints_the_newest_is_news() -> None:
 
 def test_a_dead_rank_stays_so() -> None:
     view = view_of([*starts(2), recovered(1.0, 0, lost=[1])])
-    view.hear(event(1.1, 1, "first-step", step=0, generation=0))
+    view.add(event(1.1, 1, "first-step", step=0, generation=0))
     assert view.ranks[1].state is RankState.DEAD

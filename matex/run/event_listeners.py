@@ -11,13 +11,13 @@ from matex.records.scalars import TENSORBOARD
 from matex.records.trace_part import TracePart
 from matex.run.scalar_log import ScalarLog
 
-__all__ = ["EventHearing"]
+__all__ = ["EventListeners"]
 
 # After these events this rank, or another, may end.
 _LAST = ("fault", "death", "recovered")
 
 
-class EventHearing:
+class EventListeners:
     """Passes events on to curves, trace and faults; local.
 
     Args:
@@ -43,9 +43,9 @@ class EventHearing:
         self._faults = faults
         self._leads = leads
 
-    def heard(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """Pass on *event*, after it was written."""
-        self._scalars.heard(event, leads=self._leads())
+        self._scalars.write(event, leads=self._leads())
         if event["event"] in _LAST:
             self._trace.flush()
         self._faults.heard(event["event"])
