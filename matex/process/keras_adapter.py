@@ -124,7 +124,7 @@ class KerasAdapter:
             fit.after_end()
             self._share_written()
             last.write_left_out()
-            self.run.elastic.arrivals.note_history(number, keras_hooks.history_of(model))
+            self.run.elastic.waiting_newcomers.note_history(number, keras_hooks.history_of(model))
             self._earlier.end(model, given, number)
             return history
         finally:

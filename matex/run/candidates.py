@@ -11,19 +11,19 @@ from typing import NamedTuple, Protocol
 import ft
 from matex.run import fork_client
 
-__all__ = ["Candidates", "ColdCandidates", "Coming", "NewProcesses", "best_of"]
+__all__ = ["Candidates", "ColdCandidates", "NewProcesses", "PendingStart", "best_of"]
 
 
-class Coming(NamedTuple):
+class PendingStart(NamedTuple):
     """A process that can become a newcomer.
 
     Args:
         host: name of its host.
-        come: function that starts or calls the process, and returns it.
+        start: function that starts or calls the process, and returns it.
     """
 
     host: str
-    come: Callable[[], ft.PendingProcess]
+    start: Callable[[], ft.PendingProcess]
 
 
 class Candidates(Protocol):
@@ -32,7 +32,7 @@ class Candidates(Protocol):
     nobody: str
     """Reason for which there is no candidate, for messages."""
 
-    def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
+    def next(self, coming: Collection[str], *, wanted: int) -> PendingStart | None:
         """Next process that can come for a missing rank; None if there is none.
 
         Args:
@@ -70,12 +70,12 @@ class NewProcesses:
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
 
-    def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
+    def next(self, coming: Collection[str], *, wanted: int) -> PendingStart | None:
         if self._communicator.world.spread:
             return None
         command = fork_client.command(sys.orig_argv[1:])
         host = self._communicator.world.me.host
-        return Coming(host, partial(ft.Spawn, command))
+        return PendingStart(host, partial(ft.Spawn, command))
 
     def count(self) -> int:
         return 0 if self._communicator.world.spread else sys.maxsize
@@ -105,7 +105,7 @@ class ColdCandidates:
         self._spares = spares
         self._closed: set[str] = set()
 
-    def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
+    def next(self, coming: Collection[str], *, wanted: int) -> PendingStart | None:
         communicator = self._communicator
         hosts = communicator.hosts
         there = Counter(member.host for member in communicator.world.everyone)
@@ -116,7 +116,7 @@ class ColdCandidates:
         found = best_of(free, there=there, at_start=at_start, closed=self._closed, more=more)
         if found is None:
             return None
-        return Coming(found.host, partial(self._spares.call, found.rank))
+        return PendingStart(found.host, partial(self._spares.call, found.rank))
 
     def count(self) -> int:
         free = self._spares.free(known=self._communicator.world.everyone)

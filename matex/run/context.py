@@ -12,7 +12,6 @@ from matex.exchange import ExchangeFactory, SumOptions
 from matex.preemption.stop_request import StopRequest
 from matex.records.events import EventLog
 from matex.records.fault_events import record_fault
-from matex.run.arrivals import Arrivals
 from matex.run.call_order import CallOrder
 from matex.run.candidates import ColdCandidates, NewProcesses
 from matex.run.elastic_ranks import ElasticRanks
@@ -31,6 +30,7 @@ from matex.run.run_checkpoints import RunCheckpoints
 from matex.run.run_steps import RunSteps
 from matex.run.step_watch import StepWatch
 from matex.run.terminal import Terminal
+from matex.run.waiting_newcomers import WaitingNewcomers
 from matex.run.welcome import Welcome
 from matex.steps.nonfinite import NonfinitePolicy
 
@@ -93,15 +93,15 @@ class RunContext:
             by_numpy=compression_of(compression).by_numpy,
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
-        arrivals = Arrivals()
+        waiting_newcomers = WaitingNewcomers()
         replacements = Replacements(
-            communicator, arrivals,
+            communicator, waiting_newcomers,
             ColdCandidates(communicator, cold) if cold else NewProcesses(communicator),
             events, self.terminal, launcher,
-            welcome=lambda: self._welcome(exchanges, arrivals), limit=config.respawn,
+            welcome=lambda: self._welcome(exchanges, waiting_newcomers), limit=config.respawn,
         )  # fmt: skip
         self.elastic = ElasticRanks(
-            communicator, self.records, arrivals, replacements,
+            communicator, self.records, waiting_newcomers, replacements,
             ResizeRequests(config.report, self.terminal.warn), joining, grow_to=config.grow_to,
         )  # fmt: skip
         requests = RankRequests(communicator, saver, self.elastic, stop_request)
@@ -139,7 +139,7 @@ class RunContext:
             policy=self.config.nonfinite,
         )
 
-    def _welcome(self, exchanges: ExchangeFactory, arrivals: Arrivals) -> Welcome:
+    def _welcome(self, exchanges: ExchangeFactory, waiting_newcomers: WaitingNewcomers) -> Welcome:
         """First message to the next newcomer. Local; sent by the leader."""
         hosts = self.communicator.hosts
         return Welcome(
@@ -151,7 +151,7 @@ class RunContext:
             key=self.ranks.key,
             plan=exchanges.plan,
             elapsed_s=self.stop_request.elapsed_s,
-            histories=arrivals.histories,
+            histories=waiting_newcomers.histories,
         )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ft
 from matex.files.private import PrivateFiles
-from matex.run.arrivals import Arrivals
 from matex.run.joining import Joining
 from matex.run.records import RunRecords
 from matex.run.replacements import Replacements
 from matex.run.resize_requests import ResizeRequests
+from matex.run.waiting_newcomers import WaitingNewcomers
 
 __all__ = ["ElasticRanks"]
 
@@ -19,7 +19,7 @@ class ElasticRanks:
     Args:
         communicator: ranks of the run.
         records: records of the run.
-        arrivals, replacements: newcomers at a fit, and the processes that become newcomers.
+        waiting_newcomers, replacements: newcomers at a fit, and the processes that become newcomers.
         resize_requests: requests for more ranks or fewer.
         joining: state of this process on its way into a running run; None on ranks of the start.
         grow_to: number of ranks with which the run is started again when that many can be had.
@@ -29,7 +29,7 @@ class ElasticRanks:
         self,
         communicator: ft.Communicator,
         records: RunRecords,
-        arrivals: Arrivals,
+        waiting_newcomers: WaitingNewcomers,
         replacements: Replacements,
         resize_requests: ResizeRequests,
         joining: Joining | None,
@@ -38,7 +38,7 @@ class ElasticRanks:
     ) -> None:
         self._communicator = communicator
         self._records = records
-        self.arrivals = arrivals
+        self.waiting_newcomers = waiting_newcomers
         self.replacements = replacements
         self.resize_requests = resize_requests
         self.joining = joining

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import ft
 from matex.records.events import EventLog
-from matex.run.arrivals import Arrivals
 from matex.run.candidates import Candidates
 from matex.run.launcher_client import LauncherClient
 from matex.run.terminal import Terminal
+from matex.run.waiting_newcomers import WaitingNewcomers
 from matex.run.welcome import FOR_GOOD, GONE, Welcome
 
 __all__ = ["Replacements"]
@@ -29,7 +29,7 @@ class Replacements:
 
     Args:
         communicator: ranks of the run.
-        arrivals: newcomers that have reached a fit.
+        waiting_newcomers: newcomers that have reached a fit.
         candidates: processes that can become newcomers.
         events, terminal: records and lines of the run.
         launcher: arbiter for cut networks, which is told of admitted processes; None without one.
@@ -40,7 +40,7 @@ class Replacements:
     def __init__(
         self,
         communicator: ft.Communicator,
-        arrivals: Arrivals,
+        waiting_newcomers: WaitingNewcomers,
         candidates: Candidates,
         events: EventLog,
         terminal: Terminal,
@@ -50,7 +50,7 @@ class Replacements:
         limit: int,
     ) -> None:
         self._communicator = communicator
-        self._arrivals = arrivals
+        self._waiting_newcomers = waiting_newcomers
         self._candidates = candidates
         self._launcher = launcher
         self._events = events
@@ -81,15 +81,17 @@ class Replacements:
         """Let processes join from the first step of *fit* on; equally on all ranks.
 
         Args:
-            fit, trained, data: see :meth:`matex.run.arrivals.Arrivals.open`.
+            fit, trained, data: see :meth:`matex.run.waiting_newcomers.WaitingNewcomers.open`.
         """
         self._failures = 0
-        self._arrivals.open(fit, trained, data)
+        self._waiting_newcomers.open(fit, trained, data)
 
     @property
     def is_open(self) -> bool:
         """Whether processes start for missing ranks, and can join. Local; known on the leader."""
-        return self._arrivals.fit is not None and self._left > 0 and not self._nobody_can_come
+        return (
+            self._waiting_newcomers.fit is not None and self._left > 0 and not self._nobody_can_come
+        )
 
     def count(self) -> int:
         """Number of processes that can still join, with those on their way; on the leader."""
@@ -101,7 +103,7 @@ class Replacements:
         for newcomer in self._newcomers:
             newcomer.dismiss("the run has ended")
         self._newcomers = []
-        self._arrivals.end()
+        self._waiting_newcomers.end()
         if self._communicator.world.is_leader:
             self._candidates.dismiss()
 
@@ -110,22 +112,22 @@ class Replacements:
 
         Here processes are started, and their messages received.
         """
-        if self._arrivals.fit is None:
+        if self._waiting_newcomers.fit is None:
             return False
         missing = self._missing()
         if not missing and not self._newcomers:
             return False
         for newcomer in list(self._newcomers):
             self._look_after(newcomer)
-        while missing > len(self._newcomers) and self._left > 0 and self._has_one_come():
+        while missing > len(self._newcomers) and self._left > 0 and self._start_next():
             pass
-        return self._arrivals.are_waiting and missing > 0
+        return self._waiting_newcomers.are_waiting and missing > 0
 
     def take(self) -> ft.Newcomer | None:
         """Process that joins now, as all ranks have agreed; None on all ranks but the leader."""
-        if not self._arrivals.are_waiting:
+        if not self._waiting_newcomers.are_waiting:
             return None
-        newcomer = self._arrivals.take()
+        newcomer = self._waiting_newcomers.take()
         self._newcomers.remove(newcomer)
         return newcomer
 
@@ -147,7 +149,7 @@ class Replacements:
     def _missing(self) -> int:
         return self.wanted - len(self._communicator.world.everyone)
 
-    def _has_one_come(self) -> bool:
+    def _start_next(self) -> bool:
         """Start the next process; return whether there is one."""
         coming = [self._host_of[newcomer.rank] for newcomer in self._newcomers]
         found = self._candidates.next(coming, wanted=self.wanted)
@@ -161,8 +163,10 @@ class Replacements:
         rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
         self._first_free = rank + 1
         self._host_of[rank] = found.host
-        self._newcomers.append(ft.Newcomer(rank, found.come(), self._welcome()._asdict()))
-        self._events.write("respawn", newcomer=rank, host=found.host, fit=self._arrivals.fit)
+        self._newcomers.append(ft.Newcomer(rank, found.start(), self._welcome()._asdict()))
+        self._events.write(
+            "respawn", newcomer=rank, host=found.host, fit=self._waiting_newcomers.fit
+        )
         where = f" on {found.host}" if self._communicator.world.spread else ""
         there = len(self._communicator.world.everyone)
         self._terminal.say(
@@ -180,7 +184,7 @@ class Replacements:
             newcomer.give_up(message[GONE])
             if message[FOR_GOOD]:
                 self._left = 0
-        elif message is not None and not self._arrivals.answer(newcomer, message):
+        elif message is not None and not self._waiting_newcomers.answer(newcomer, message):
             self._left = 0
         is_silent = newcomer.member is None and not newcomer.failure
         since_s = newcomer.welcomed_s or newcomer.started_s
@@ -188,7 +192,7 @@ class Replacements:
             newcomer.give_up(f"it did not say a word for {_CONNECT_S:.0f} s")
         if newcomer.failure:
             self._newcomers.remove(newcomer)
-            self._arrivals.forget(newcomer)
+            self._waiting_newcomers.forget(newcomer)
             self._failed(newcomer)
 
     def _failed(self, newcomer: ft.Newcomer) -> None:

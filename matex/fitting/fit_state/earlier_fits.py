@@ -102,7 +102,7 @@ class EarlierFits:
         assert run.checkpoints.saved is not None, "else no fit is over"
         told = fit_histories.history_in(run.checkpoints.saved, number)
         if told is not None:
-            run.elastic.arrivals.note_history(number, told)
+            run.elastic.waiting_newcomers.note_history(number, told)
             read(len(told["epoch"]))
         said = f"fit number {number + 1} was complete before the checkpoint: passed over"
         run.terminal.say(said + self._restore(model, arguments, number))

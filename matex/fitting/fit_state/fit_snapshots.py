@@ -111,7 +111,7 @@ class FitSnapshots:
         run, model = self._run, self._model
         ended = None if logs is None else (cursor.epoch - 1, logs)
         histories = fit_histories.packed(
-            run.elastic.arrivals.histories, keras_hooks.history_of(model, ended=ended)
+            run.elastic.waiting_newcomers.histories, keras_hooks.history_of(model, ended=ended)
         )
         return {
             **rebuild.history_of(model, model_state.weights_of(model)),

@@ -85,7 +85,7 @@ class JoinableFit:
             at_risk=list((at_risk or {}).items()),
             checked=engine.checked,
             capacity=engine.capacity,
-            histories=run.elastic.arrivals.histories,
+            histories=run.elastic.waiting_newcomers.histories,
             wanted=run.elastic.replacements.wanted,
             active=run.ranks.active,
         )
@@ -96,7 +96,7 @@ class JoinableFit:
         """Continue the counts and numbers of the other ranks, on a rank that joins."""
         run = self._run
         run.records.go_on_from(progress.counts)
-        run.elastic.arrivals.inherit(progress.histories)
+        run.elastic.waiting_newcomers.inherit(progress.histories)
         run.elastic.replacements.wanted = progress.wanted
         run.ranks.active = progress.active  # it may have grown since the welcome
         run.saver.numbers = progress.save_numbers

@@ -117,7 +117,7 @@ class FitSpares(FitListener):
             return None
         communicator.join(admission)
         run.elastic.replacements.announce()
-        run.elastic.arrivals.inherit(joining.histories.items())
+        run.elastic.waiting_newcomers.inherit(joining.histories.items())
         run.records.events.write("waits", step=None)
         self._iterator = iterator
         iterator.engine.admit(self)
@@ -158,7 +158,7 @@ class FitSpares(FitListener):
 
     def end(self) -> None:
         """Let no process join any more, also after an exception; local."""
-        self._run.elastic.arrivals.close()
+        self._run.elastic.waiting_newcomers.close()
 
     def fill(self, recovery: ft.Recovery | None) -> None:
         """Let spares begin in the running step; collective over the working ranks.
@@ -203,7 +203,7 @@ class FitSpares(FitListener):
         if not report.is_last or iterator is None:
             return
         self._iterator = None
-        self._run.elastic.arrivals.close()
+        self._run.elastic.waiting_newcomers.close()
         before = communicator.world.ranks
         self._run.elastic.call_spares_back()
         promoted = set(communicator.world.ranks) - set(before)

@@ -21,7 +21,7 @@ from matex.checkpointing.earlier_fit_store import EarlierFitStore
 from matex.fitting.fit_state import fit_histories
 from matex.fitting.fit_state.earlier_fits import EarlierFits
 from matex.fitting.trained_models import TrainedModels
-from matex.run.arrivals import Arrivals
+from matex.run.waiting_newcomers import WaitingNewcomers
 from tests import slow
 from tests.train.runs import PLAIN, SCRIPTS, execute, faults, matex_run
 
@@ -51,7 +51,7 @@ def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
         communicator=alone,
         saver=SimpleNamespace(earlier_fits=store),
         checkpoints=SimpleNamespace(saved=saved),
-        elastic=SimpleNamespace(joining=None, arrivals=Arrivals()),
+        elastic=SimpleNamespace(joining=None, waiting_newcomers=WaitingNewcomers()),
         terminal=SimpleNamespace(say=said.append),
     )
     return EarlierFits(run, TrainedModels())  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import ft
 from matex.data.sketch import are_same_data
 from matex.run.welcome import DATA, FIT, OVER, TRAINED
 
-__all__ = ["Arrivals"]
+__all__ = ["WaitingNewcomers"]
 
 _OTHER_DATA = (
     "its data for this fit are not those of the others, as where they are made of a model that was "
@@ -17,7 +17,7 @@ _OTHER_DATA = (
 )
 
 
-class Arrivals:
+class WaitingNewcomers:
     """Tells newcomers of the fits that are over, and lets them wait for the running one. Local.
 
     All ranks have one, and newcomers arrive at the leader's.
