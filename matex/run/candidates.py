@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 import ft
-from matex.run import fork_client
+from matex.fork_server import client
 
 __all__ = ["Candidates", "ColdCandidates", "NewProcesses", "PendingStart", "best_of"]
 
@@ -73,7 +73,7 @@ class NewProcesses:
     def next(self, coming: Collection[str], *, wanted: int) -> PendingStart | None:
         if self._communicator.world.spread:
             return None
-        command = fork_client.command(sys.orig_argv[1:])
+        command = client.command(sys.orig_argv[1:])
         host = self._communicator.world.me.host
         return PendingStart(host, partial(ft.Spawn, command))
 

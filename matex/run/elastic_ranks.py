@@ -19,7 +19,8 @@ class ElasticRanks:
     Args:
         communicator: ranks of the run.
         records: records of the run.
-        waiting_newcomers, replacements: newcomers at a fit, and the processes that become newcomers.
+        waiting_newcomers: newcomers that wait at a fit.
+        replacements: processes that become newcomers.
         resize_requests: requests for more ranks or fewer.
         joining: state of this process on its way into a running run; None on ranks of the start.
         grow_to: number of ranks with which the run is started again when that many can be had.

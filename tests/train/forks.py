@@ -41,7 +41,7 @@ def fork_server_for(paths: str) -> Iterator[dict[str, str]]:
     address = f"matex-tests-{os.getpid()}-{next(_numbers)}"
     environment = {**os.environ, "PYTHONPATH": paths}
     with socket.socket() as claim:
-        words = [sys.executable, "-m", "matex.process.fork_server", address]
+        words = [sys.executable, "-m", "matex.process.forked_rank", address]
         server = subprocess.Popen(
             [*words, str(os.getpid()), str(claim.fileno())],
             env=environment,

@@ -19,7 +19,7 @@ if _address and _is_forked:
     from pathlib import Path
 
     # By its path: its package would import what a rank needs.
-    _path = Path(__file__).resolve().parents[3] / "matex" / "run" / "fork_client.py"
+    _path = Path(__file__).resolve().parents[3] / "matex" / "fork_server" / "client.py"
     _spec = spec_from_file_location("fork_client", _path)
     assert _spec is not None
     assert _spec.loader is not None

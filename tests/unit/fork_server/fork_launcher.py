@@ -10,16 +10,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from matex.run import fork_client
+from matex.fork_server import client
 
-NEWCOMER = ["-m", "tests.unit.process.newcomer"]
+NEWCOMER = ["-m", "tests.unit.fork_server.newcomer"]
 
 
 def start(
     *arguments: str, directory: str | None = None, **given: str
 ) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """A newcomer, and what it says of itself."""
-    command = fork_client.command([*NEWCOMER, *arguments])
+    command = client.command([*NEWCOMER, *arguments])
     environment = {**os.environ, **given}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory
@@ -48,7 +48,7 @@ def servers() -> list[int]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes()
-            if b"matex.process.fork_server" in words and mine in words:
+            if b"matex.process.forked_rank" in words and mine in words:
                 status = (process / "stat").read_text().rpartition(") ")[2]
                 parents[int(process.name)] = int(status.split()[1])
     return [number for number, parent in parents.items() if parent not in parents]

@@ -1,12 +1,9 @@
-"""Fork server of a host: it has imported TensorFlow, and forks newcomers.
+"""Server that forks newcomers from a process that has imported TensorFlow.
 
-    python -m matex.process.fork_server ADDRESS LAUNCHER CLAIM
-
-The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the address for
-requests, the process id of the launcher, with which it ends, and the number of an open socket that
-keeps other newcomers from starting another server. It never uses TensorFlow, so it has no threads
-that a fork would lose, and it does not use MPI. Its imported modules are in memory once, however
-many newcomers there are.
+The first newcomer of a host starts it, see :mod:`matex.fork_server.client`. It never uses
+TensorFlow, so it has no threads that a fork would lose, and it does not use MPI. Its imported
+modules are in memory once, however many newcomers there are. Its program is
+:mod:`matex.process.forked_rank`.
 """
 
 from __future__ import annotations
@@ -18,35 +15,14 @@ import select
 import selectors
 import signal
 import socket
-import sys
-import tempfile
 from typing import Any
 
-from ft.invitation import STARTED_FOR_IT
-from matex.process.libraries import import_libraries
-from matex.process.program import run_program
-from matex.run import fork_client
+from matex.fork_server import client
 
-__all__ = ["main"]
+__all__ = ["ForkServer"]
 
 
-def main() -> None:
-    """Import TensorFlow, and fork newcomers until the launcher ends; in a newcomer, be a rank."""
-    address, process, claim = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    try:
-        launcher = os.pidfd_open(process)
-    except ProcessLookupError:
-        return
-    import_libraries()
-    letters = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    letters.bind(f"\0{address}")
-    request = _Server(letters, launcher, claim).serve()
-    if request is None:
-        os._exit(0)  # at once: nothing is to be written, and TensorFlow's end takes its time
-    _become(request)
-
-
-class _Server:
+class ForkServer:
     """The server, with the connection of each process that it has forked.
 
     Args:
@@ -80,10 +56,10 @@ class _Server:
 
     def _forked(self) -> dict[str, Any] | None:
         """Fork for the next request; return the request in the newcomer, None in the server."""
-        connection = fork_client.received_connection(self._letters)
+        connection = client.received_connection(self._letters)
         try:
-            fork_client.greeted(connection)
-            request, files = fork_client.receive(connection)
+            client.greeted(connection)
+            request, files = client.receive(connection)
         except (EOFError, OSError):
             connection.close()
             return None
@@ -99,7 +75,7 @@ class _Server:
         for file in files:
             os.close(file)
         with contextlib.suppress(OSError):  # the requester has ended: so does the newcomer
-            fork_client.send(connection, process)
+            client.send(connection, process)
         self._selector.register(
             os.pidfd_open(process), selectors.EVENT_READ, data=(process, connection)
         )
@@ -122,7 +98,7 @@ class _Server:
         self._selector.unregister(file)
         os.close(file)
         with connection, contextlib.suppress(OSError):  # the requester has ended first
-            fork_client.send(connection, status)
+            client.send(connection, status)
 
 
 def _end_with(file: int) -> None:
@@ -132,23 +108,3 @@ def _end_with(file: int) -> None:
     fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([file], [], [], 0)[0]:  # it had closed before
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _become(request: dict[str, Any]) -> None:
-    """Take over environment, directory and cores of the requester; run its program."""
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    os.environ[STARTED_FOR_IT] = " ".join(map(str, request["process"]))
-    tempfile.tempdir = None  # which is asked for once, of the environment
-    os.chdir(request["directory"])
-    if not sys.flags.safe_path:
-        sys.path[0] = request["directory"]  # as the server has its own there
-    os.sched_setaffinity(0, request["cores"])
-    arguments = request["arguments"]
-    module = arguments.index("-m") + 1
-    sys.orig_argv = [sys.executable, *arguments]
-    run_program(arguments[module], arguments[module + 1 :], module=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -12,12 +12,12 @@ import sys
 
 from ci.jobs import ROOT, environment
 from ci.patience import patience
-from matex.run import fork_client
+from matex.fork_server import client
 
 
 def test_newcomers_are_what_they_would_be_alone() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.process.fork_launcher"],
+        [sys.executable, "-m", "tests.unit.fork_server.fork_launcher"],
         capture_output=True,
         text=True,
         timeout=patience(30),
@@ -53,13 +53,13 @@ def test_newcomers_are_what_they_would_be_alone() -> None:
 
 def test_what_a_server_imported_is_for_those_alone_that_would_import_the_same() -> None:
     words = ["-m", "matex", "--report", "r", "train.py"]
-    address = fork_client.address_of(words, {"TF_X": "1", "MATEX_SEED": "1"}, 7)
-    assert address == fork_client.address_of(words, {"TF_X": "1", "MATEX_SEED": "2"}, 7)
-    assert address != fork_client.address_of(words, {"TF_X": "2", "MATEX_SEED": "1"}, 7)
-    assert address != fork_client.address_of(words, {"TF_X": "1", "MATEX_SEED": "1"}, 8)
-    optimized = fork_client.address_of(["-O", *words], {"TF_X": "1", "MATEX_SEED": "1"}, 7)
+    address = client.address_of(words, {"TF_X": "1", "MATEX_SEED": "1"}, 7)
+    assert address == client.address_of(words, {"TF_X": "1", "MATEX_SEED": "2"}, 7)
+    assert address != client.address_of(words, {"TF_X": "2", "MATEX_SEED": "1"}, 7)
+    assert address != client.address_of(words, {"TF_X": "1", "MATEX_SEED": "1"}, 8)
+    optimized = client.address_of(["-O", *words], {"TF_X": "1", "MATEX_SEED": "1"}, 7)
     assert optimized != address
 
 
 def test_a_program_without_a_module_is_started_plainly() -> None:
-    assert fork_client.command(["train.py"]) == [sys.executable, "train.py"]
+    assert client.command(["train.py"]) == [sys.executable, "train.py"]

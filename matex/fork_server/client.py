@@ -1,7 +1,7 @@
-"""A newcomer's start: ``python -S fork_client.py ARGUMENTS...`` for ``python ARGUMENTS...``.
+"""A newcomer's start: ``python -S client.py ARGUMENTS...`` for ``python ARGUMENTS...``.
 
 Importing TensorFlow is most of the time from the start of a process to its first step. So the first
-newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which imports it in the
+newcomer of a host starts a fork server, :mod:`matex.fork_server.server`, which imports it in the
 background. From then on newcomers are forked from the server, with the environment, files and cores
 of the process that asked. That process, the program of this module, is the one that MPI has
 started: it passes signals on, ends as the newcomer ends, and takes it along when it is killed, or
@@ -240,7 +240,7 @@ def _start_server(claim: socket.socket, address: str, arguments: Sequence[str]) 
         name: value for name, value in os.environ.items() if not name.startswith(_OF_ONE_PROCESS)
     }
     options = arguments[: arguments.index(_MODULE)]
-    module = [_MODULE, "matex.process.fork_server"]
+    module = [_MODULE, "matex.process.forked_rank"]
     subprocess.Popen(
         [sys.executable, *options, *module, address, str(os.getppid()), str(claim.fileno())],
         # The launcher waits until no process has the files of a process that it has started.
