@@ -63,7 +63,7 @@ class Balancer(FitListener):
             rank: smoothed(known.get(rank), now) for rank, now in found if now or rank in known
         }
         if set(self._measured) == set(gathered.ranks) and self._adopt():
-            self._engine.share_by(self._adopted)
+            self._engine.set_speeds(self._adopted)
             if self._communicator.world.is_leader:
                 shares = self._shares(self._adopted)
                 step = self._records.ledger.step - 1

@@ -16,16 +16,12 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.bitflips import flip_injected
 from matex.steps.declined import StepDeclined
 from matex.steps.executors.executor import StepExecutor
-from matex.steps.executors.several_updates import SeveralUpdates
-from matex.steps.executors.single_update import SingleUpdate
 from matex.steps.executors.step_context import StepContext
-from matex.steps.executors.virtual_update import VirtualUpdate
-from matex.steps.separability.comparison import agree_separable
-from matex.steps.separability.repeated_check import find_again, is_due
+from matex.steps.separability_gate import SeparabilityGate
 from matex.steps.services import StepServices, StepSource, VacantPlaces
-from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.step import Step
-from matex.steps.traced_step import AnyStep, CompiledStep, agreed_capacity, trace_anew
+from matex.steps.step_compiler import StepCompiler
+from matex.steps.traced_step import AnyStep, CompiledStep
 from matex.strategies import Strategy, Sync
 
 __all__ = ["StepEngine"]
@@ -63,35 +59,34 @@ class StepEngine:
         self._communicator = services.communicator
         self._model, self._source = model, source
         self._strategy: Strategy = strategy or Sync()
-        self._made_anew = made_anew
         scales = keras_hooks.traits_of(model.optimizer).scales_loss
-        self._check_finite = finds_nonfinite and not scales
-        # Replicas that differ could not go on with whole batches.
-        self._may_check_again = (
-            services.communicator.initial_size > 1 and self._strategy.sums_gradients
-        )
         self._context = StepContext.of(services, source, model)
         self._rows, self._account = self._context.rows, self._context.account
         self._header, self._repair = self._context.header, self._context.repair
-        self._use(compiled)
+        self._gate = SeparabilityGate(
+            services.communicator,
+            self._context,
+            # Replicas that differ could not go on with whole batches.
+            may_check_again=(
+                services.communicator.initial_size > 1 and self._strategy.sums_gradients
+            ),
+        )
+        self._compiler = StepCompiler(
+            model,
+            self._context,
+            self._strategy,
+            check_finite=finds_nonfinite and not scales,
+            made_anew=made_anew,
+        )
+        self._compiler.use(compiled)
 
-    def _use(self, compiled: CompiledStep) -> None:
-        """Make all further steps with *compiled*."""
-        context, check_finite = self._context, self._check_finite
-        step, exchange = compiled
-        self._step = step
-        self._rows.use(step)
-        self._executor: StepExecutor
-        if self._services.virtual_workers:
-            if isinstance(step, SeveralUpdatesStep):
-                raise NotShareable("virtual workers want a step that makes one update")
-            self._executor = VirtualUpdate(context, step, check_finite=check_finite)
-        elif isinstance(step, SeveralUpdatesStep):
-            self._executor = SeveralUpdates(context, step, check_finite=check_finite)
-        else:
-            self._executor = SingleUpdate(
-                context, step, self._strategy, exchange=exchange, check_finite=check_finite
-            )
+    @property
+    def _step(self) -> AnyStep:
+        return self._compiler.step
+
+    @property
+    def _executor(self) -> StepExecutor:
+        return self._compiler.executor
 
     # Between two steps.
 
@@ -107,14 +102,14 @@ class StepEngine:
     @property
     def compiled(self) -> CompiledStep:
         """Functions and buffers of the step, for use by the next fit."""
-        return CompiledStep(self._step, self._executor.exchange)
+        return self._compiler.compiled
 
     @property
     def makes_one_update(self) -> bool:
         """Whether each step is a single update by the model's own optimizer."""
         return isinstance(self._step, Step)
 
-    def share_by(self, speeds: Mapping[int, float]) -> None:
+    def set_speeds(self, speeds: Mapping[int, float]) -> None:
         """Divide batches by *speeds* of ranks, equal on all ranks. Local."""
         self._context.division.speeds = speeds
 
@@ -127,12 +122,9 @@ class StepEngine:
         self._services.faults.during("in-consensus")
         self._strategy.consensus()
 
-    def retrace(self, *, capacity: SlotCapacity | None = None, checked: bool = True) -> None:
-        """Trace the step again; see :func:`trace_anew`. Local."""
-        step = self._step
-        self._use(trace_anew(step, self._model, self._source, capacity=capacity, checked=checked))
-        if capacity is not None or not checked:
-            self._made_anew(self._step)
+    def retrace(self, *, checked: bool = True) -> None:
+        """Trace the step again; see :func:`matex.steps.traced_step.trace_anew`. Local."""
+        self._compiler.retrace(checked=checked)
 
     @property
     def capacity(self) -> SlotCapacity | None:
@@ -141,14 +133,13 @@ class StepEngine:
 
     def set_capacity(self, capacity: SlotCapacity) -> None:
         """Trace the step again with *capacity*, equal on all ranks, unless it has that. Local."""
-        if self._step.capacity != capacity:
-            self.retrace(capacity=capacity)
+        self._compiler.set_capacity(capacity)
 
-    def admit(self, places: VacantPlaces) -> None:
+    def use_vacant_places(self, places: VacantPlaces) -> None:
         """Let spares take *places* from now on; before the first step, equally on all ranks."""
         self._repair.places = places
 
-    def inherit(self, at_risk: Mapping[int, int]) -> None:
+    def join_running_step(self, at_risk: Mapping[int, int]) -> None:
         """Start in the place of another rank, in the running step.
 
         Args:
@@ -213,10 +204,9 @@ class StepEngine:
                 step, and no update was made.
             TrainingError: on every rank; no update was made.
         """
-        faults, step, capacity = self._services.faults, self._services.step, self.capacity
+        faults, step = self._services.faults, self._services.step
         # Not in the step, whose time is limited: this takes as long as the first trace.
-        if capacity is not None and self._step.has_slots and not self._step.accepts(batch.capacity):
-            self.set_capacity(capacity.grown(agreed_capacity(self._communicator, batch.capacity)))
+        self._compiler.make_slots_for(self._communicator, batch.capacity)
         started = time.perf_counter()
         with self._services.around_step():
             faults.at("compute")
@@ -260,7 +250,8 @@ class StepEngine:
             raise NotShareable(batch.uneven)
         self._rows.running = batch
         if batch.span[0] != batch.span[1]:
-            self._check(batch)  # may lose members: before rows are assigned
+            # It may lose members: before rows are assigned.
+            self._gate.check(self._step, self._executor, batch)
         if (places := self._repair.places) is not None:
             places.fill(None)
         self._header.rate_factor = rate_factor
@@ -273,27 +264,3 @@ class StepEngine:
             raise
         self._step.checks.is_refuted = self._executor.finished.header.inseparable > 0
         return logs
-
-    def _check(self, batch: GlobalBatch) -> None:
-        """Check that *batch* can be divided, before the first step and again before some others.
-
-        Collective before the first step, and once a repeated check has failed on any rank.
-
-        Raises:
-            NotShareable: on every rank.
-        """
-        checks = self._step.checks
-        if checks.is_refuted:
-            agree_separable(self._communicator, checks.found, refuted=True)
-        if not checks.is_made:
-            self._executor.check_separable(batch)
-            checks.is_made = True
-        elif self._may_check_again and is_due(checks.steps):
-            own = self._account.assigned()
-            if found := find_again(batch, own, self._executor.find_inseparable):
-                checks.found = (
-                    f"{found}; it was found after {checks.steps} steps, and sums of earlier ones "
-                    "may be wrong by it"
-                )
-        self._header.found_inseparable = bool(checks.found)
-        checks.steps += 1

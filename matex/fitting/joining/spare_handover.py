@@ -131,4 +131,4 @@ class Handover:
             source.resume(epochs, cursor["mark"], is_raw=source.is_raw, alone=True)
         keras_hooks.start_at(model, cursor["epoch"])
         iterator.begin_at(cursor["epoch"], cursor["samples"])
-        iterator.engine.inherit(dict(self.progress.at_risk))
+        iterator.engine.join_running_step(dict(self.progress.at_risk))

@@ -79,7 +79,7 @@ class FitSpares(FitListener):
             )
             return None
         self._iterator = iterator
-        iterator.engine.admit(self)
+        iterator.engine.use_vacant_places(self)
         if run.config.respawn:
             run.elastic.replacements.open(self._number, self._fit.variables(), self._fit.data)
         if not run.config.spares or communicator.set_aside(run.ranks.active):
@@ -120,7 +120,7 @@ class FitSpares(FitListener):
         run.elastic.waiting_newcomers.inherit(joining.histories.items())
         run.records.events.write("waits", step=None)
         self._iterator = iterator
-        iterator.engine.admit(self)
+        iterator.engine.use_vacant_places(self)
         run.elastic.replacements.open(self._number, self._fit.variables(), self._fit.data)
         return self._wait()
 

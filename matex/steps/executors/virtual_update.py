@@ -65,7 +65,10 @@ class VirtualUpdate(SeparabilityChecks):
 
     def __init__(self, context: StepContext, step: Step, *, check_finite: bool) -> None:
         if step.runs_eagerly:
-            raise NotShareable("virtual workers want a step that does not run eagerly")
+            raise NotShareable(
+                "virtual workers (--deterministic) want a step that is a graph. "
+                "Received: run_eagerly=True; compile the model without it"
+            )
         services, self._division = context.services, context.division
         super().__init__(services.communicator, step, parts=self._division.workers)
         self._services = services
