@@ -35,15 +35,15 @@ class Announcement(FitListener):
 
     def make(self, step: ModelStep, start: FitStart) -> None:
         """Make the announcement of a fit that begins with *step* at *start*."""
-        plan, self._start, self._step = self._fit.plan, start, step
-        self._but_for = plan.differences(self._source, step)
-        self._fit.whole.would_differ(plan.differences(self._source), told=self._but_for)
+        differences, self._start, self._step = self._fit.differences, start, step
+        self._but_for = differences.names(self._source, step)
+        self._fit.whole.would_differ(differences.names(self._source), told=self._but_for)
         self._say(self._but_for)
 
     def repeat(self, step: ModelStep) -> None:
         """Repeat it if a *step* that was made anew has other differences."""
         say_dense(self._fit.run, step)
-        if (now := self._fit.plan.differences(self._source, step)) != self._but_for:
+        if (now := self._fit.differences.names(self._source, step)) != self._but_for:
             self._but_for = now
             self._say(now)
 

@@ -11,6 +11,7 @@ from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_state.fit_facts import FitFacts
 from matex.fitting.fit_state.fit_restoration import FitRestoration
 from matex.fitting.fit_state.fit_snapshots import FitSnapshots
+from matex.fitting.numerical_differences import NumericalDifferences
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.whole_batches import WholeBatches
@@ -34,6 +35,7 @@ class FitParts:
     order_seed: OrderSeed
     arguments: dict[str, Any]
     plan: FitPlan
+    differences: NumericalDifferences
     facts: FitFacts
     restoration: FitRestoration
     snapshots: FitSnapshots
@@ -69,6 +71,7 @@ class FitParts:
         facts = FitFacts(run, model, saved)
         restoration = FitRestoration(run.terminal, model, facts, callbacks, saved)
         restoration.begin()
+        plan = FitPlan(run, model)
         leaves_nan = keras_hooks.looks_for_nan(callbacks)
         return cls(
             run=run,
@@ -76,7 +79,8 @@ class FitParts:
             number=number,
             order_seed=order_seed,
             arguments=arguments,
-            plan=FitPlan(run, model),
+            plan=plan,
+            differences=NumericalDifferences(run, model, plan),
             facts=facts,
             restoration=restoration,
             snapshots=FitSnapshots(run, model, facts, number=number, callbacks=callbacks),

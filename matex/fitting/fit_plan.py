@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from matex import keras_hooks
@@ -12,16 +11,10 @@ from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.flat_optimizer import FlatOptimizer
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
-from matex.fitting.synchronized_layers import normalized_alone, synchronized
-from matex.keras_hooks.batch_moments import wandering_biases
-from matex.keras_hooks.models import drawing_from, is_in_float16
-from matex.keras_hooks.optimizers import setting_when_built
-from matex.records.equality import Circumstances, differences
+from matex.fitting.synchronized_layers import synchronized
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
-from matex.steps.end_of_data import ends_by_step
-from matex.steps.model_step import ModelStep
 from matex.strategies import Strategy, StrategyContext, Sync, make_strategy, nodes_by
 
 __all__ = ["FitPlan"]
@@ -31,8 +24,7 @@ class FitPlan:
     """Configuration resolved for one model and one fit.
 
     ``strategy`` is synchronous averaging until :meth:`resolve` is called; ``batches`` determines
-    the batch size, ``replicas`` compares the replicas of the ranks; ``changed`` names what is
-    otherwise than in the checkpoint that the fit continues from.
+    the batch size, ``replicas`` compares the replicas of the ranks.
     """
 
     def __init__(self, run: RunContext, model: Any) -> None:
@@ -41,7 +33,6 @@ class FitPlan:
         self.replicas = ReplicaCheck(run, model, every=run.config.check_every)
         self.batches = BatchScaling(run.config, run.communicator)
         self.strategy: Strategy = Sync()
-        self.changed: Sequence[str] = ()
 
     def resolve(self, source: Source, *, seed: int, epochs: int) -> None:
         """Choose the strategy for the built model; replicas are equal before the first step. Local.
@@ -114,58 +105,6 @@ class FitPlan:
             "capacity": source.capacity if sums else None,
             "synchronized": synchronized(self._run, self._model),
         }
-
-    def differences(self, source: Source, step: ModelStep | None = None) -> list[str]:
-        """Names of the reasons for which the fit's numbers differ from plain Keras's. Local.
-
-        Args:
-            source: source of the batches.
-            step: step of the fit; None if every rank computes whole batches.
-        """
-        run, config = self._run, self._run.config
-        traits = keras_hooks.traits_of(self._model.optimizer)
-        copied = setting_when_built(self._model)
-        dropped = self._may_drop_gradients(source)
-        mapped = drawing_from(self._model, source.resources)
-        if step is None:
-            return differences(
-                Circumstances(
-                    parts=1,
-                    order=source.order,
-                    changed=self.changed,
-                    apoptosis=config.apoptosis,
-                    copied=copied,
-                    dropped=dropped,
-                    mapped=mapped,
-                )
-            )
-        over_ranks = synchronized(run, self._model)
-        return differences(
-            Circumstances(
-                parts=run.ranks.virtual_workers or run.ranks.active,
-                order=source.order,
-                changed=self.changed,
-                strategy=self.strategy.name,
-                batch_per_rank=config.batch_per_rank,
-                lr_scaling=config.lr_scaling,
-                compression=config.compression if self.strategy.sums_gradients else "none",
-                apoptosis=config.apoptosis,
-                normalized_alone=normalized_alone(self._model, over_ranks),
-                wandering=len(wandering_biases(self._model, over_ranks)),
-                shifted=sorted(step.shifted),
-                summed=() if traits.takes_sums else sorted(step.summed_embeddings),
-                copied=copied,
-                dropped=dropped,
-                mapped=mapped,
-                in_float16=is_in_float16(self._model),
-            )
-        )
-
-    def _may_drop_gradients(self, source: Source) -> bool:
-        """Whether plain Keras may drop accumulated gradients at the end of data."""
-        steps = getattr(self._model.optimizer, "gradient_accumulation_steps", None)
-        ends = source.samples is None and source.num_batches is None and ends_by_step(self._model)
-        return bool(steps and ends)
 
     def rate_factor(self, epochs_done: float) -> float:
         """Factor for the learning rate of the step after *epochs_done* epochs. Local."""

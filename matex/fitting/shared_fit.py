@@ -150,7 +150,7 @@ def _compare_with_saved(fit: FitParts, source: Source, batches: Batches | None) 
     facts, saved = fit.facts, fit.restoration.saved
     facts.know_data(sketch_of(batches))
     facts.know_batches(FitBatches(source.most_rows, source.order))
-    fit.plan.changed = facts.batches.changed
+    fit.differences.changed = facts.batches.changed
     if saved is not None:
         cut_as_saved(fit.model, saved)
 
