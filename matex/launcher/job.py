@@ -14,9 +14,9 @@ from typing import BinaryIO
 from matex.config import JOB
 from matex.errors import InputError
 from matex.launcher.lines import say
+from matex.launcher.mpich_segments import remove_new, segments
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.rank_processes import processes_with, ranks_below
-from matex.launcher.segments import remove_new, segments
 
 __all__ = ["Job"]
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from matex.checkpointing.host_memory import Places
 from matex.launcher.exit_report import all_events, last_start, this_job
+from matex.launcher.host_memory import HostMemoryDirectories
 from matex.launcher.host_names import HostNames, identity_in, says_who
 from matex.launcher.hosts import Hosts
 from matex.launcher.launch import Launch
@@ -60,15 +60,21 @@ class Relaunch:
         wanted: the first start.
         report: directory with the files of the ranks.
         hosts: hosts of the run, and the means to run commands on them.
-        places: directories in the memory of each host.
+        memory: directories in the memory of each host.
     """
 
-    def __init__(self, wanted: Launch, report: Path, hosts: Hosts, places: Places | None) -> None:
+    def __init__(
+        self,
+        wanted: Launch,
+        report: Path,
+        hosts: Hosts,
+        memory: HostMemoryDirectories | None,
+    ) -> None:
         self._wanted = wanted
         self._report = report
         self._hosts = hosts
         self.names = HostNames(wanted.slots)
-        self._places = places
+        self._memory = memory
         self._asked: set[str] = set()  # who they are; those that did not answer are not asked again
         self._begun = time.monotonic()
 
@@ -119,14 +125,14 @@ class Relaunch:
         It removes the segments of MPI that ranks of the lost start left in their memory.
         """
         hosts = self.all_hosts()
-        if self._places is None:
+        if self._memory is None:
             clear = ["true"]
         else:
-            shutil.rmtree(self._places.segments, ignore_errors=True)
-            clear = ["rm", "-rf", str(self._places.segments)]
+            shutil.rmtree(self._memory.segments, ignore_errors=True)
+            clear = ["rm", "-rf", str(self._memory.segments)]
         outputs = self._hosts.ask(hosts, says_who(clear)) if hosts else {}
-        if self._places is not None:
-            self._places.hold()
+        if self._memory is not None:
+            self._memory.hold()
         if not hosts:
             return None
         self._asked.update(hosts)
@@ -174,11 +180,11 @@ class Relaunch:
         Args:
             reason: reason for the missing summary; "" if there is a summary.
         """
-        if self._places is None or not self._wanted.several:
+        if self._memory is None or not self._wanted.several:
             return
         untidy = {"recovered", "restart", "stopped", "failed"}
         if reason or any(event["event"] in untidy for event in all_events(self._report)):
-            self._hosts.run(self.all_hosts(), ["rm", "-rf", *map(str, self._places)])
+            self._hosts.run(self.all_hosts(), ["rm", "-rf", *map(str, self._memory)])
 
 
 def _machines(outputs: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from matex.checkpointing.host_memory import Places, reserved
 from matex.config import ARBITER, environment_of_started, one_order_of_sets
 from matex.launcher.arbiter import Arbiter
 from matex.launcher.draining import Draining
@@ -31,6 +30,7 @@ from matex.launcher.exit_report import (
     last_start,
     reason_of,
 )
+from matex.launcher.host_memory import HostMemoryDirectories, reserved
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, check_survival, mpiexec_command
@@ -75,7 +75,7 @@ def supervise(wanted: Launch) -> int:
         report = scratch / "report" if kept is None else kept
         with (
             all_owned(wanted.config) as locks,
-            reserved(processes_with) as places,
+            reserved(processes_with) as memory,
             served_input(scratch) as standard_input,
         ):
             prepare(report, wanted.config.checkpoint)
@@ -89,14 +89,14 @@ def supervise(wanted: Launch) -> int:
                 config = replace(config, shown_ranks=wanted.ranks, shown_columns=columns)
             else:
                 config = replace(config, redirected=True)
-            if places is not None:
-                environment |= places.settings
-            if places is not None and (wanted.max_restarts or config.respawn):
-                config = replace(config, memory=places.snapshots)
+            if memory is not None:
+                environment |= memory.settings
+            if memory is not None and (wanted.max_restarts or config.respawn):
+                config = replace(config, memory=memory.snapshots)
                 if not wanted.max_restarts:  # only for new processes: no checkpoint is wanted
                     config = replace(config, memory_every=math.inf)
             started = replace(wanted, config=config)
-            supervisor = _Supervisor(started, report, environment, mpiexec, places, locks)
+            supervisor = _Supervisor(started, report, environment, mpiexec, memory, locks)
             with supervisor.listening():
                 reason = supervisor.run()
                 supervisor.relaunch.tidy(reason)
@@ -112,7 +112,7 @@ class _Supervisor:
         report: Path,
         environment: dict[str, str],
         mpiexec: Mpiexec,
-        places: Places | None,
+        memory: HostMemoryDirectories | None,
         locks: Sequence[int],
     ) -> None:
         self._wanted = wanted
@@ -123,7 +123,7 @@ class _Supervisor:
         self._locks = locks
         self._environment = environment
         self._hosts = Hosts(mpiexec=mpiexec, environment=environment)
-        self.relaunch = Relaunch(wanted, report, self._hosts, places)
+        self.relaunch = Relaunch(wanted, report, self._hosts, memory)
         self._draining = Draining(report, environment)
         self._signals = Signals(self._log, self._draining.ask)
         self._attempts: list[Attempt] = []

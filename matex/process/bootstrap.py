@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import ft
 from matex import session
-from matex.checkpointing.host_memory import ready_segments
 from matex.config import Config
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.launcher.locks import leave_inherited
@@ -26,6 +25,7 @@ from matex.records.lost_ranks import record_end
 from matex.records.standard_streams import open_closed_streams
 from matex.records.tracebacks import is_of_script_alone, shorten
 from matex.replacing import replace
+from matex.run.open_mpi_segments import ready_segments
 
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter

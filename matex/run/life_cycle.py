@@ -11,7 +11,6 @@ import numpy as np
 
 import ft
 from ft import mpi
-from matex.checkpointing.host_memory import forsake_segments
 from matex.errors import InputError
 from matex.records.events import give_room, write_json, write_text
 from matex.records.fault_records import unfired
@@ -20,6 +19,7 @@ from matex.records.starts import starts_of
 from matex.records.summary import FAULTS, SUMMARY, faults_csv, summarize
 from matex.report.trace import TRACE, write_trace
 from matex.run.context import RunContext
+from matex.run.open_mpi_segments import forsake_segments
 
 __all__ = ["RunLifeCycle"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.launcher.segments import segments
+from matex.launcher.mpich_segments import segments
 from tests.train.runs import (
     ROOT,
     SCRIPTS,

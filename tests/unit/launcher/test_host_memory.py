@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ci.patience import patience
-from matex.checkpointing import host_memory
-from matex.checkpointing.host_memory import forsake_segments, ready_segments, reserved
 from matex.config import SEGMENTS
+from matex.launcher import host_memory
+from matex.launcher.host_memory import reserved
 from matex.launcher.rank_processes import processes_with
+from matex.run.open_mpi_segments import forsake_segments, ready_segments
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_what_the_ranks_of_a_killed_launcher_use_stays(memory: Path) -> None:
 OTHER_RUN = """
 import sys
 from pathlib import Path
-from matex.checkpointing import host_memory
+from matex.launcher import host_memory
 from matex.launcher.rank_processes import processes_with
 host_memory._MEMORY = Path(sys.argv[1])
 with host_memory.reserved(processes_with) as places:

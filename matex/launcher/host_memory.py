@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from matex.config import SEGMENTS, segments_directory
+from matex.config import SEGMENTS
 from matex.records.directory_holds import hold, unheld
 
-__all__ = ["Places", "forsake_segments", "ready_segments", "reserved"]
+__all__ = ["HostMemoryDirectories", "reserved"]
 
 _MEMORY = Path("/dev/shm")
 _SEGMENTS = "-mpi"  # end of the name of the directory for Open MPI
 
 
-class Places(NamedTuple):
+class HostMemoryDirectories(NamedTuple):
     """Two directories, with equal names on all hosts, created on demand.
 
     Who holds ``segments`` holds both.
@@ -48,8 +48,10 @@ class Places(NamedTuple):
 
 
 @contextlib.contextmanager
-def reserved(processes_with: Callable[[str], Sequence[int]]) -> Iterator[Places | None]:
-    """Context with places of this run, removed from this host at its end; None without memory.
+def reserved(
+    processes_with: Callable[[str], Sequence[int]],
+) -> Iterator[HostMemoryDirectories | None]:
+    """Context with directories of this run, removed from this host at its end; None without memory.
 
     Args:
         processes_with: function that gives the processes on this host that were started with a
@@ -60,37 +62,15 @@ def reserved(processes_with: Callable[[str], Sequence[int]]) -> Iterator[Places 
         return
     _remove_left(processes_with)
     path = _MEMORY / f"{_prefix(str(os.getpid()))}{uuid.uuid4().hex[:8]}"
-    places = Places(snapshots=path, segments=path.with_name(path.name + _SEGMENTS))
-    places.hold()
+    directories = HostMemoryDirectories(
+        snapshots=path, segments=path.with_name(path.name + _SEGMENTS)
+    )
+    directories.hold()
     try:
-        yield places
+        yield directories
     finally:
-        for directory in places:
+        for directory in directories:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def ready_segments() -> None:
-    """Create the directory named in the environment, and hold it; local, before MPI starts.
-
-    If it cannot be made, Open MPI uses its own directory.
-    """
-    directory = segments_directory()
-    if directory is not None:
-        import checkpoints  # needs h5py, which a process that only starts ranks need not have
-
-        try:
-            checkpoints.private_directory(directory)
-            hold(directory)
-        except (checkpoints.StorageError, OSError):
-            del os.environ[SEGMENTS]
-
-
-def forsake_segments() -> None:
-    """Remove the directory after MPI's end, on the last rank of a host that lost none; local."""
-    directory = segments_directory()
-    if directory is not None:
-        with contextlib.suppress(OSError):  # others are still there, or a dead one's segment is
-            directory.rmdir()
 
 
 def _prefix(pid: str) -> str:
