@@ -23,7 +23,7 @@ from ci.jobs import ROOT
 from ci.testing import import_graph, public_names
 
 PACKAGES = ("ft", "checkpoints", "matex")
-GLOSSARY = "docs/design/glossary.md"
+OLD_NAMES = "docs/design/old_names.md"
 LONGEST_MODULE = 300
 LONGEST_README = 180
 LONGEST_SUBJECT = 72
@@ -55,7 +55,6 @@ _ARGUMENT_NO_NOUN = re.compile(
     r"\*{0,2}\w+(, \*{0,2}\w+)*: (how|what|who|which|when|where|why|called|asked|told|so)\b"
 )
 _SECTION = re.compile(r"[A-Z]\w+:$")
-_OLD_NAMES = re.compile(r"^## Old names$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (?!Old |-)(.+?) \|", re.MULTILINE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -100,9 +99,9 @@ def doubled_classes(root: Path) -> list[str]:
 
 
 def old_names(root: Path) -> list[str]:
-    """Modules and classes whose name has an old word of the glossary, alone or among others.
+    """Modules and classes whose name is on the page of old names, alone or among others.
 
-    Words that are old in one sense only, which the glossary gives in parentheses, do not count.
+    Words that are old in one sense only, which the page gives in parentheses, do not count.
     """
     old = re.compile("|".join(rf"_{word}s?_" for word in _old_words(root)) or "(?!)")
     found = []
@@ -119,7 +118,7 @@ def old_names(root: Path) -> list[str]:
 
 
 def old_functions(root: Path) -> list[str]:
-    """Functions and parameters whose whole name is an old word of the glossary.
+    """Functions and parameters whose whole name is on the page of old names.
 
     As a part of a longer name such a word is often plain English: ``keep_last``, ``take_over``.
     """
@@ -138,10 +137,9 @@ def old_functions(root: Path) -> list[str]:
 
 
 def _old_words(root: Path) -> list[str]:
-    """Old words of the glossary without those that are old in one sense only, as in modules."""
-    glossary = root / GLOSSARY
-    section = _OLD_NAMES.search(glossary.read_text()) if glossary.exists() else None
-    cells = _ROW.findall(section[1]) if section else []
+    """Words of the page of old names without those that are old in one sense only."""
+    page = root / OLD_NAMES
+    cells = _ROW.findall(page.read_text()) if page.exists() else []
     return [_snake(word) for cell in cells for word in cell.split(", ") if "(" not in word]
 
 

@@ -46,8 +46,8 @@ def root(tmp_path: Path) -> Path:
         "matex/steps/own_loops.py": (
             "class _StepTail: ...\nclass Detail: ...\nclass Trial: ...\nclass Own: ...\n"
         ),
-        "docs/design/glossary.md": (
-            "| place | a number | rank |\n\n## Old names\n\n| Old | The field's word |\n"
+        "docs/design/old_names.md": (
+            "# Old names\n\n| Old | The field's word |\n"
             "| --- | --- |\n| tail, trial (of a step), own loop | auxiliary part, detail |\n"
         ),
         "ci/long.py": "\n" * 301,
