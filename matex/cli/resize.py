@@ -101,7 +101,7 @@ def _asked(directory: Path, ranks: int, host: str, *, timeout_s: float) -> dict[
         OSError: the directory cannot be written.
     """
     from matex.records.events import EVENTS
-    from matex.records.resize_request import RESIZE, Request, write_request
+    from matex.records.launcher_protocol.resize_request import RESIZE, Request, write_request
     from matex.records.summary import SUMMARY
     from matex.top.event_tail import EventTail
     from matex.top.processes import look, none_left

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from matex.records.directory_holds import hold, unheld
+from matex.records.shared_files.directory_holds import hold, unheld
 
 __all__ = ["changes_directory", "hold_if_shared", "make"]
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from matex.files import real
-from matex.records.line_file import is_whole
+from matex.records.shared_files.line_file import is_whole
 
 __all__ = ["Before", "Change", "Ledger"]
 

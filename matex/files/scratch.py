@@ -19,7 +19,7 @@ import uuid
 from pathlib import Path
 
 from matex.files import real
-from matex.records.directory_holds import hold, unheld
+from matex.records.shared_files.directory_holds import hold, unheld
 
 __all__ = ["ALIAS", "Scratch", "remove_left"]
 

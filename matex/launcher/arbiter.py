@@ -24,7 +24,7 @@ from matex.launcher.accepting import Acceptor
 from matex.launcher.host_names import HostNames, IdSpace, identity_in, whether_ended
 from matex.launcher.hosts import Hosts
 from matex.launcher.starting_ranks import ConnectedRanks
-from matex.records.starting_connection import SEEN, STARTING
+from matex.records.launcher_protocol.starting_connection import SEEN, STARTING
 
 __all__ = ["Arbiter", "Lost", "Question", "Rulings"]
 

@@ -17,7 +17,7 @@ from matex.launcher.exit_report import all_events, last_start
 from matex.launcher.host_names import HostNames
 from matex.launcher.lines import say
 from matex.launcher.restarts import members_of
-from matex.records.resize_request import Request, write_request
+from matex.records.launcher_protocol.resize_request import Request, write_request
 
 __all__ = ["Draining", "hosts_to_leave", "nodes_to_leave"]
 

@@ -12,11 +12,11 @@ from typing import Any
 from matex.errors import InputError
 from matex.records.curve_files import is_curve_file
 from matex.records.events import EVENTS, has_room, keep_room
-from matex.records.heartbeat_file import FILE
+from matex.records.launcher_protocol.heartbeat_file import FILE
+from matex.records.launcher_protocol.resize_request import RESIZE
+from matex.records.launcher_protocol.starting_file import STARTING
 from matex.records.rank_files import files_of_ranks
-from matex.records.resize_request import RESIZE
 from matex.records.scalars import TENSORBOARD
-from matex.records.starting_file import STARTING
 from matex.records.summary import FAULTS, SUMMARY
 from matex.report.trace import TRACE
 

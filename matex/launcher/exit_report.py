@@ -14,7 +14,7 @@ from matex.preemption.exits import STATUS
 from matex.records import summary as summaries
 from matex.records.console import log_name
 from matex.records.events import EVENTS, Event, read_events
-from matex.records.heartbeat_file import read_sign
+from matex.records.launcher_protocol.heartbeat_file import read_sign
 from matex.records.lost_ranks import LOST_STRICTLY, advice
 from matex.records.rank_files import files_of_ranks
 from matex.records.starts import starts_of

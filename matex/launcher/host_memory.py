@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matex.config import SEGMENTS
-from matex.records.directory_holds import hold, unheld
+from matex.records.shared_files.directory_holds import hold, unheld
 
 __all__ = ["HostMemoryDirectories", "reserved"]
 

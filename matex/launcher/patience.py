@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from matex.records.heartbeat_file import Sign, read_sign
+from matex.records.launcher_protocol.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
 from matex.run.timeouts import WORK_S
 

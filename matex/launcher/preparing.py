@@ -12,9 +12,9 @@ from matex.launcher.earlier_report import claim, forget, written
 from matex.launcher.locks import owned
 from matex.records.event_order import newest_start
 from matex.records.events import EVENTS, EventLog, read_events
-from matex.records.heartbeat_file import FILE
-from matex.records.resize_request import RESIZE
-from matex.records.starting_file import STARTING
+from matex.records.launcher_protocol.heartbeat_file import FILE
+from matex.records.launcher_protocol.resize_request import RESIZE
+from matex.records.launcher_protocol.starting_file import STARTING
 from matex.records.summary import SUMMARY
 
 __all__ = ["all_owned", "prepare"]

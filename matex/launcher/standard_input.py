@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from matex.launcher.accepting import Acceptor
-from matex.records.input_frames import CREDENTIALS, InputAddress, frame
+from matex.records.launcher_protocol.input_frames import CREDENTIALS, InputAddress, frame
 
 __all__ = ["served_input"]
 

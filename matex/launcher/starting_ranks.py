@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from matex.launcher.rank_processes import is_gone
-from matex.records.starting_connection import MET
-from matex.records.starting_file import are_starting
+from matex.records.launcher_protocol.starting_connection import MET
+from matex.records.launcher_protocol.starting_file import are_starting
 
 __all__ = ["ConnectedRanks", "RanksHere", "StartingRanks"]
 
@@ -47,8 +47,9 @@ class RanksHere:
     """Ranks on this host, by their processes and a file in the report directory.
 
     Args:
-        report: the directory in which :func:`matex.records.starting_file.announce` said that they
-            start; where it did not, they count as ranks that have met.
+        report: the directory in which ``announce`` of
+            :mod:`matex.records.launcher_protocol.starting_file` said that they start; where it did
+            not, they count as ranks that have met.
         find: function that returns the process of each rank on this host that it sees.
     """
 

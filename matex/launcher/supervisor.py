@@ -49,8 +49,8 @@ from matex.launcher.starting_ranks import RanksHere
 from matex.records import summary as summaries
 from matex.records.event_order import newest_start
 from matex.records.events import EVENTS, EventLog
-from matex.records.heartbeat_file import FILE, read_sign
-from matex.records.starting_file import announce, end_start
+from matex.records.launcher_protocol.heartbeat_file import FILE, read_sign
+from matex.records.launcher_protocol.starting_file import announce, end_start
 
 __all__ = ["supervise"]
 

@@ -12,8 +12,8 @@ import matex.files.scratch  # noqa: F401 - it takes its descriptor before MPI op
 from ft import mpi
 from matex.config import Config, arbiter_setting, starting_rank
 from matex.config.launcher_address import LauncherAddress
-from matex.records.starting_connection import StartingConnection
-from matex.records.starting_file import end_start
+from matex.records.launcher_protocol.starting_connection import StartingConnection
+from matex.records.launcher_protocol.starting_file import end_start
 from matex.run.joining import Joining
 
 __all__ = ["MpiStart", "start_mpi"]

@@ -8,7 +8,7 @@ import socket
 import sys
 from typing import Any
 
-from matex.records.input_frames import CREDENTIALS, LENGTH, InputAddress
+from matex.records.launcher_protocol.input_frames import CREDENTIALS, LENGTH, InputAddress
 
 __all__ = ["install"]
 

@@ -2,7 +2,8 @@
 
 A line holds ``time_s`` (Unix time, seconds), ``rank`` (original), ``event``, ``start`` (the number
 of the start of the ranks) and that event's own fields. Each line is one ``write`` to a file opened
-for appending, under a lock where hosts share the file (:mod:`matex.records.append_lock`).
+for appending, under a lock where hosts share the file
+(:mod:`matex.records.shared_files.append_lock`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from matex.records.append_lock import AppendLock
 from matex.records.event_order import AGAIN, START, in_order
 from matex.records.event_shape import is_event
 from matex.records.json_text import to_json
-from matex.records.line_file import LineFile, read_lines
+from matex.records.shared_files.append_lock import AppendLock
+from matex.records.shared_files.line_file import LineFile, read_lines
 
 __all__ = [
     "EVENTS",

@@ -16,7 +16,7 @@ from typing import Any
 import ft
 from matex.errors import DataError, MatexError
 from matex.records.events import Event, EventLog
-from matex.records.resize_request import LeftOnRequest
+from matex.records.launcher_protocol.resize_request import LeftOnRequest
 from matex.records.starts import starts_of
 
 __all__ = [

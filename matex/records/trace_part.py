@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matex.records.line_file import LineFile
+from matex.records.shared_files.line_file import LineFile
 from matex.records.step_report import Interval, StepReport
 from matex.records.thinning import Thinning
 

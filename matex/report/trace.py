@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from matex.records.events import Event, write_text
-from matex.records.line_file import read_lines
 from matex.records.rank_files import files_of_ranks
+from matex.records.shared_files.line_file import read_lines
 from matex.records.thinning import thinned
 from matex.report.event_slices import counts, instants, lives, works
 from matex.report.slices import LAUNCHER, TRACKS, Count, Instant, Slice, nested

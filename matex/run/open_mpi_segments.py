@@ -9,7 +9,7 @@ import contextlib
 import os
 
 from matex.config import SEGMENTS, segments_directory
-from matex.records.directory_holds import hold
+from matex.records.shared_files.directory_holds import hold
 
 __all__ = ["forsake_segments", "ready_segments"]
 

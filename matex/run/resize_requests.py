@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import ft
-from matex.records.resize_request import MOST_BYTES, RESIZE, Request
+from matex.records.launcher_protocol.resize_request import MOST_BYTES, RESIZE, Request
 
 __all__ = ["Decision", "ResizeRequests", "decide"]
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import ft
 from matex.config import Config
 from matex.records.events import EventLog
-from matex.records.heartbeat_file import HeartbeatFile
+from matex.records.launcher_protocol.heartbeat_file import HeartbeatFile
 from matex.run.ledger import RunLedger
 from matex.run.terminal import Terminal
 from matex.run.timeouts import COMPILERS, MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit

@@ -16,7 +16,7 @@ from rich.text import Text
 from matex.config.environment import variable
 from matex.errors import InputError
 from matex.records.events import EVENTS, has_room
-from matex.records.heartbeat_file import Sign, read_sign
+from matex.records.launcher_protocol.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
 from matex.top.event_tail import EventTail
 from matex.top.processes import look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ft
 from matex.fitting.listeners import Cursor, FitListener
-from matex.records.resize_request import LeftOnRequest, Request
+from matex.records.launcher_protocol.resize_request import LeftOnRequest, Request
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 from matex.run.resize_requests import decide

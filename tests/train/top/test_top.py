@@ -17,7 +17,7 @@ import pytest
 
 from ci.jobs import environment
 from ci.patience import patience
-from matex.records.heartbeat_file import read_sign
+from matex.records.launcher_protocol.heartbeat_file import read_sign
 from tests.train.runs import execute
 
 # Sixteen steps an epoch. In the second, all stop after three steps, so that what they have

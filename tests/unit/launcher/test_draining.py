@@ -10,7 +10,7 @@ import pytest
 from matex.launcher.draining import Draining, hosts_to_leave, nodes_to_leave
 from matex.launcher.restarts import drained_in
 from matex.records.events import EVENTS
-from matex.records.resize_request import RESIZE, Request
+from matex.records.launcher_protocol.resize_request import RESIZE, Request
 
 
 def test_nodes_that_drain_or_fail_are_left_once_whatever_flags_they_have() -> None:

@@ -12,9 +12,9 @@ from matex.launcher.earlier_report import claim
 from matex.launcher.preparing import prepare
 from matex.records.curve_files import is_curve_file, new_curve_file
 from matex.records.events import EVENTS, EventLog, give_room
-from matex.records.heartbeat_file import FILE
+from matex.records.launcher_protocol.heartbeat_file import FILE
+from matex.records.launcher_protocol.resize_request import RESIZE
 from matex.records.rank_files import files_of_ranks
-from matex.records.resize_request import RESIZE
 from matex.records.scalars import TENSORBOARD
 from matex.records.summary import FAULTS, SUMMARY
 from matex.report.trace import TRACE

@@ -16,7 +16,7 @@ from matex.launcher.patience import (
     has_summary,
     signs_in,
 )
-from matex.records.heartbeat_file import FILE, HeartbeatFile
+from matex.records.launcher_protocol.heartbeat_file import FILE, HeartbeatFile
 from matex.records.summary import SUMMARY
 
 

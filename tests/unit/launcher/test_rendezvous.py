@@ -21,8 +21,13 @@ from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.rank_processes import is_gone, ranks_below
 from matex.launcher.rendezvous import GRACE_S, Rendezvous
 from matex.launcher.starting_ranks import RanksHere
-from matex.records.starting_connection import StartingConnection
-from matex.records.starting_file import STARTING, announce, are_starting, end_start
+from matex.records.launcher_protocol.starting_connection import StartingConnection
+from matex.records.launcher_protocol.starting_file import (
+    STARTING,
+    announce,
+    are_starting,
+    end_start,
+)
 from tests.unit.launcher.test_patience import Clock
 
 
@@ -157,7 +162,7 @@ def test_ranks_are_the_first_of_their_rank_below_a_process() -> None:
 CONNECTED = """
 import sys
 from matex.config.launcher_address import LauncherAddress
-from matex.records.starting_connection import StartingConnection
+from matex.records.launcher_protocol.starting_connection import StartingConnection
 connection = StartingConnection(LauncherAddress.read(sys.argv[1]), int(sys.argv[2]))
 print(flush=True)
 sys.stdin.readline()

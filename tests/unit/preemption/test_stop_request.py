@@ -19,7 +19,7 @@ from matex.launcher.job import Job
 from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.preemption.exits import STATUS, PreemptedExit
 from matex.preemption.stop_request import CLOCK, StopRequest, described, margin_s
-from matex.records.heartbeat_file import FILE, HeartbeatFile, Sign, read_sign
+from matex.records.launcher_protocol.heartbeat_file import FILE, HeartbeatFile, Sign, read_sign
 
 ROOT = Path(matex.__file__).parents[1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.records.line_file import read_lines
+from matex.records.shared_files.line_file import read_lines
 from matex.records.step_report import DeathCost, Interval, StepReport, StepTimes
 from matex.records.thinning import LIMIT
 from matex.records.trace_part import TracePart, part_name

@@ -10,7 +10,7 @@ import pytest
 
 import ft
 from matex.errors import InputError
-from matex.records.resize_request import RESIZE, Request, write_request
+from matex.records.launcher_protocol.resize_request import RESIZE, Request, write_request
 from matex.run.resize_requests import Decision, ResizeRequests, decide
 
 MEMBERS = [

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ci.patience import patience
-from matex.records.append_lock import AppendLock
 from matex.records.events import EventLog, read_events
-from matex.records.file_systems import _kind_of, is_local
+from matex.records.shared_files.append_lock import AppendLock
+from matex.records.shared_files.file_systems import _kind_of, is_local
 
 MOUNTS = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -41,7 +41,7 @@ def test_a_directory_is_of_the_file_system_that_is_mounted_last(directory: str, 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Directories are taken for those of a file server."""
-    monkeypatch.setattr("matex.records.append_lock.is_local", lambda directory: False)
+    monkeypatch.setattr("matex.records.shared_files.append_lock.is_local", lambda directory: False)
     yield
     for thread in threading.enumerate():
         if thread.name == "matex-append-lock":

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from matex.records.file_systems import is_local
+from matex.records.shared_files.file_systems import is_local
 
 __all__ = ["FILE", "HeartbeatFile", "Sign", "read_sign"]
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from matex.records.file_systems import is_local
+from matex.records.shared_files.file_systems import is_local
 
 __all__ = ["AppendLock"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ci.patience import patience
-from matex.records.heartbeat_file import HeartbeatFile, read_sign
+from matex.records.launcher_protocol.heartbeat_file import HeartbeatFile, read_sign
 
 
 def wait_for_step(directory: Path, step: int) -> None:
@@ -20,7 +20,9 @@ def wait_for_step(directory: Path, step: int) -> None:
 
 
 def test_each_sign_reaches_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matex.records.heartbeat_file.is_local", lambda directory: False)
+    monkeypatch.setattr(
+        "matex.records.launcher_protocol.heartbeat_file.is_local", lambda directory: False
+    )
     synced: list[int] = []
     reached = threading.Event()
 
@@ -39,7 +41,9 @@ def test_each_sign_reaches_the_server(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_server_that_does_not_answer_stops_no_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("matex.records.heartbeat_file.is_local", lambda directory: False)
+    monkeypatch.setattr(
+        "matex.records.launcher_protocol.heartbeat_file.is_local", lambda directory: False
+    )
     asked, answers = threading.Event(), threading.Event()
 
     def hung(file: int) -> None:
@@ -57,7 +61,9 @@ def test_a_server_that_does_not_answer_stops_no_rank(
 
 
 def test_a_local_disk_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matex.records.heartbeat_file.is_local", lambda directory: True)
+    monkeypatch.setattr(
+        "matex.records.launcher_protocol.heartbeat_file.is_local", lambda directory: True
+    )
     synced: list[int] = []
     heartbeat = HeartbeatFile(tmp_path, sync=synced.append)
     for step in range(5):

@@ -7,7 +7,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from matex.records.directory_holds import hold, unheld
+from matex.records.shared_files.directory_holds import hold, unheld
 
 
 def test_who_would_remove_a_directory_waits_for_the_last_who_holds_it(tmp_path: Path) -> None:

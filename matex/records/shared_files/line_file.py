@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from matex.records.append_lock import AppendLock
 from matex.records.json_text import to_json
+from matex.records.shared_files.append_lock import AppendLock
 
 __all__ = ["LineFile", "is_whole", "read_lines"]
 

@@ -1,0 +1,1 @@
+"""Files and directories that several processes use at once, also on a file server."""
