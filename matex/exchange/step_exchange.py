@@ -113,10 +113,15 @@ class StepExchange:
             raise TrainingError("a rank computed gradients that are not finite")
         samples, fingerprint = self.expected
         if (header.samples, header.fingerprint) != (samples, fingerprint):
+            received = f"{header.samples:.0f} samples"
+            if header.samples == samples:
+                received += (
+                    ", of which some are others: their numbers have the hash "
+                    f"{header.fingerprint:.0f} and not {fingerprint}"
+                )
             raise TrainingError(
-                f"a step must be made of each of its {samples} samples once. Received: "
-                f"{header.samples:.0f} samples, fingerprint {header.fingerprint:.0f} "
-                f"for {fingerprint}"
+                f"a step must be made of each of its {samples} samples once. Received: {received}; "
+                "check that all ranks read the same data in the same order"
             )
 
     # The three places where injected faults strike.
