@@ -41,6 +41,7 @@ def test_a_job_on_several_nodes_saves_when_it_is_cancelled(submit: Submit) -> No
     summary = job.summary
     assert (summary["status"], summary["resumable"]) == ("stopped", True), job.output
     assert summary["checkpoints"]["newest_step"] == summary["steps"]
+    assert summary["reason"] in job.output, "mpiexec has lost its daemons by then"
 
 
 def test_a_lost_node_is_survived_in_place_and_slurm_lets_the_others_go_on(submit: Submit) -> None:
