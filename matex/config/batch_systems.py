@@ -23,6 +23,9 @@ __all__ = ["Allocation", "allocation", "launcher_settings"]
 _SRUN = {"SLURM_NO_KILL": "set", "SLURM_OVERLAP": "1"}
 # sbatch --export sets it for all of the job's srun: without PATH and the like no daemon starts.
 _EXPORTED = {"SLURM_EXPORT_ENV": "ALL"}
+# A job by SLURM_HOSTFILE has no SLURM_TASKS_PER_NODE, without which Open MPI finds no hosts, and
+# its srun would place the daemons by that file, too.
+_ONE_DAEMON_A_NODE = {"SLURM_DISTRIBUTION": "block"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,13 @@ def launcher_settings(environment: Mapping[str, str]) -> dict[str, str]:
     if "SLURM_JOB_ID" not in environment:
         return {}
     exported = _EXPORTED if "SLURM_EXPORT_ENV" in environment else {}
-    return {name: value for name, value in _SRUN.items() if name not in environment} | exported
+    wanted = {name: value for name, value in _SRUN.items() if name not in environment} | exported
+    if environment.get("SLURM_DISTRIBUTION", "").startswith("arbitrary"):
+        wanted |= _ONE_DAEMON_A_NODE
+    cores = environment.get("SLURM_JOB_CPUS_PER_NODE")
+    if cores and "SLURM_TASKS_PER_NODE" not in environment:
+        wanted["SLURM_TASKS_PER_NODE"] = cores
+    return wanted
 
 
 def _slurm(environment: Mapping[str, str]) -> Allocation:

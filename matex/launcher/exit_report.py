@@ -136,6 +136,7 @@ def exit_status(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool
         if cause is None or end.reason != cause.reason:
             say(f"went on without {end}{_advice(end)}{_where(report, end, kept=kept)}", sys.stderr)
     if status == "stopped":
+        say(f"{summary['reason']}")
         return STATUS if summary["resumable"] else _FAILED
     if status is not None:
         return _FAILED if strictly else _FINISHED

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,8 +27,11 @@ from matex.launcher.restarts import (
 )
 from matex.records.events import Event
 from matex.records.starts import starts_of
+from matex.records.summary import SUMMARY
 
 __all__ = ["Relaunch", "Survey", "take_fence"]
+
+_BY_A_RANK = f"({signal.SIGTERM.name})"  # a reason's end, where the launcher was told nothing
 
 
 class Survey:
@@ -146,6 +151,20 @@ class Relaunch:
             return False
         heard = [machine for machine in survey.answers.values() if machine is not None]
         return silent_part_is_larger(members_of(last_start(all_events(self._report))), heard)
+
+    def taken_away(self, survey: Survey) -> str:
+        """Reason to start the ranks again although they have stopped on request; "" if none.
+
+        A batch system that takes a host away ends the ranks there by SIGTERM, by which any rank can
+        ask all to stop. Their summary is removed then, since the run goes on.
+        """
+        path = self._report / SUMMARY
+        summary = json.loads(path.read_text())
+        told = summary["status"] == "stopped" and _BY_A_RANK in (summary["reason"] or "")
+        if not (told and summary["resumable"] and survey.lost and survey.left):
+            return ""
+        path.unlink()
+        return f"{', '.join(survey.lost)}: taken away while ranks were told to end {_BY_A_RANK}"
 
     def on(self, hosts: dict[str, int] | None) -> Launch | None:
         """Next start, on *hosts*; None if there is no host for it."""

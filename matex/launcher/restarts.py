@@ -18,6 +18,7 @@ __all__ = [
     "faults_left",
     "hosts_text",
     "members_of",
+    "ranks_in_words",
     "read_hosts",
     "silent_part_is_larger",
     "spread_over",
@@ -191,3 +192,8 @@ def spread_over(slots: Mapping[str, int], processes: int) -> dict[str, int]:
     for _ in range(processes if slots else 0):
         taken[min(slots, key=lambda host: (taken[host] > 0, (taken[host] + 1) / slots[host]))] += 1
     return {host: count for host, count in taken.items() if count}
+
+
+def ranks_in_words(number: int) -> str:
+    """Text for a number of ranks. Pure."""
+    return "1 rank" if number == 1 else f"{number} ranks"

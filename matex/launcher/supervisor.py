@@ -41,7 +41,7 @@ from matex.launcher.preparing import all_owned, prepare
 from matex.launcher.rank_processes import processes_with
 from matex.launcher.relaunch import Relaunch, Survey, take_fence
 from matex.launcher.rendezvous import Rendezvous
-from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
+from matex.launcher.restarts import Attempt, GiveUp, decide, ranks_in_words, read_hosts
 from matex.launcher.scratch import scratch_directory
 from matex.launcher.signals import Signals
 from matex.launcher.standard_input import served_input
@@ -140,8 +140,8 @@ class _Supervisor:
         if wanted.hosts and (unknown := self._hosts.unknown(read_hosts(wanted.hosts))):
             return f"{NOT_STARTED}: no program can be started on {', '.join(unknown)}"
         while True:
-            reason = self._attempt(wanted)
-            if has_summary(self._report):
+            reason, survey = self._attempt(wanted), Survey(self.relaunch)
+            if has_summary(self._report) and not (reason := self._taken_away(survey)):
                 whole = self._whole_again()
                 if whole is None:
                     return ""
@@ -149,7 +149,6 @@ class _Supervisor:
                 continue
             if self._signals.leave:
                 return self._signals.left(reason)
-            survey = Survey(self.relaunch)
             if reason is None:
                 lost = ", ".join(survey.lost)
                 reason = (
@@ -175,6 +174,11 @@ class _Supervisor:
             if not self._rest(decision.delay_s):
                 return self._signals.left(reason)
             wanted = again
+
+    def _taken_away(self, survey: Survey) -> str:
+        """See :meth:`Relaunch.taken_away`; "" if the ranks are not to be started again anyway."""
+        is_over = self._signals.leave or len(self._attempts) >= self._wanted.max_restarts
+        return "" if is_over else self.relaunch.taken_away(survey)
 
     def _shut_out(self) -> str:
         """Make sure that unreachable ranks cannot write any more.
@@ -274,7 +278,7 @@ class _Supervisor:
                 "grow", step=short[-1]["step"], world_size=size, ranks=ranks, hosts=hosts
             )
             left = "1 rank is left" if size == 1 else f"{size} ranks are left"
-            say(f"{left}: starting {_ranks(ranks)} again")
+            say(f"{left}: starting {ranks_in_words(ranks)} again")
             (self._report / summaries.SUMMARY).unlink()
         return again
 
@@ -286,7 +290,7 @@ class _Supervisor:
         )  # fmt: skip
         where = f" on {', '.join(hosts)}" if hosts else ""
         count = f"({len(self._attempts)} of at most {self._wanted.max_restarts} restarts)"
-        say(f"{reason}: starting {_ranks(ranks)} again{where} {count}")
+        say(f"{reason}: starting {ranks_in_words(ranks)} again{where} {count}")
 
     def _rest(self, delay_s: float) -> bool:
         """Wait before the next start; return False after a stop request."""
@@ -294,7 +298,3 @@ class _Supervisor:
         while not self._signals.leave and time.monotonic() < end:
             time.sleep(min(0.1, delay_s))
         return not self._signals.leave
-
-
-def _ranks(number: int) -> str:
-    return "1 rank" if number == 1 else f"{number} ranks"

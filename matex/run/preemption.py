@@ -7,6 +7,7 @@ import numpy as np
 from matex.checkpointing.saver import MakeState
 from matex.preemption.exits import PreemptedExit
 from matex.preemption.stop_request import MISSING, described
+from matex.records import console
 from matex.records.starts import stop_signals
 from matex.run.context import RunContext
 
@@ -73,4 +74,7 @@ def record_stop(run: RunContext, problem: str | None) -> None:
     why = f"; {problem}" if problem else ""
     reason = f"asked to stop after step {run.step} ({signals[0]}){why}"
     run.outcome.stop(reason, resumable=not problem)
-    run.terminal.say(reason)
+    if not run.config.start_number:
+        run.terminal.say(reason)
+    else:  # matex run says it: mpiexec may show nothing any more, where it was told to end too
+        console.write_to_log(f"matex: {reason}\n")

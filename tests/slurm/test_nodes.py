@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -41,6 +43,7 @@ def test_a_job_on_several_nodes_saves_when_it_is_cancelled(submit: Submit) -> No
     summary = job.summary
     assert (summary["status"], summary["resumable"]) == ("stopped", True), job.output
     assert summary["checkpoints"]["newest_step"] == summary["steps"]
+    assert summary["reason"] in job.output, "mpiexec has lost its daemons by then"
 
 
 def test_a_lost_node_is_survived_in_place_and_slurm_lets_the_others_go_on(submit: Submit) -> None:
@@ -52,6 +55,24 @@ def test_a_lost_node_is_survived_in_place_and_slurm_lets_the_others_go_on(submit
     assert_finished(job, ranks=2)
     assert job.summary["restarts"] == 0
     assert job.cluster.node_state(3).startswith("down")
+
+
+def test_ranks_are_started_again_without_a_node_that_is_set_down(submit: Submit) -> None:
+    """Slurm ends its processes by SIGTERM, which its rank may hear before its daemon does.
+
+    By that signal a rank asks all to stop.
+    """
+    job = submit(*EACH, "--no-kill", lines=f"exec {{run}} --max-restarts 1 {training(200)}")
+    job.wait_for_steps(60)
+    (started,) = (e for e in job.events if e["event"] == "start" and e["host"] == "host3")
+    os.kill(started["pid"], signal.SIGTERM)
+    job.cluster.run("scontrol", "update", "NodeName=host3", "State=DOWN", "Reason=fan")
+    job.wait("COMPLETED")
+    assert_finished(job, ranks=2)
+    assert job.summary["restarts"] == 1
+    (again,) = (event for event in job.events if event["event"] == "restart")
+    assert again["hosts"] == {"host1": 1, "host2": 1}
+    assert again["reason"].startswith("host3: "), "taken away, or no answer any more"
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from matex.steps.separability.branches import (
 )
 from matex.steps.separability.graph_results import kept_of, leading_to, results_of
 from matex.steps.separability.row_combinations import rows_made
+from matex.steps.separability.row_indices import name_each_row
 from matex.steps.separability.row_numbers import RowNumbers
 from matex.steps.separability.row_places import BATCH, OPEN, RowPlace
 
@@ -137,6 +138,8 @@ class _RowSearch:
             return [OPEN] * len(operation.outputs)
         if operation.type == "IdentityN":
             return given
+        if operation.type == "GatherV2" and self._takes_each(operation, given[0]):
+            return [given[0]]
         if self._sums_mix and operation.name in self._leading and _fills_up(operation):
             self.found = self.found or str(operation.type)
         made = rows_made(operation, given)
@@ -144,6 +147,13 @@ class _RowSearch:
         if (made.mixes or adds) and operation.name in self._leading:
             self.found = self.found or str(operation.type)
         return [made.place] * len(operation.outputs)
+
+    def _takes_each(self, operation: Any, rows: RowPlace | None) -> bool:
+        """Whether *operation* gathers all *rows* of its first input in their order."""
+        _, indices, axis = operation.inputs
+        along = constant_of(axis)
+        is_along = rows is not None and along is not None and int(along) == rows.axis
+        return is_along and name_each_row(indices, lambda tensor: self._rows.get(id(tensor)))
 
     def _within(self, operation: Any, given: list[RowPlace | None]) -> list[RowPlace | None]:
         """The rows in what the functions of *operation* return; they are searched, too."""

@@ -107,6 +107,7 @@ def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
     assert stopped.summary["status"] == "stopped"
     assert "(SIGTERM)" in stopped.summary["reason"]
     assert "SIGTERM: leaving after the next step" in stopped.stdout
+    assert stopped.stdout.count(stopped.summary["reason"]) == 1
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None
     assert newest[1].step == stopped.summary["steps"]

@@ -50,6 +50,10 @@ MIXES: dict[str, Value] = {
     "reversed-targets": lambda x, y: mean(x[:, 0] * y[::-1]),
     "rolled": lambda x, y: mean(x * tf.roll(x, 1, 0)),
     "partners": lambda x, y: mean(x * chosen(x)),
+    "backwards-by-number": lambda x, y: mean(x[:, 0] * tf.gather(y, tf.range(rows_of(y))[::-1])),
+    "mapped-beside-reversed": lambda x, y: mean(
+        tf.vectorized_map(lambda row: row[0][0] * row[1], (x, tf.reverse(y, [0])))
+    ),
     "neighbours": lambda x, y: mean((x[1:] - x[:-1]) ** 2),
     "first-row": lambda x, y: mean((x - x[:1]) ** 2),
     "running-sum": lambda x, y: mean(tf.cumsum(x, 0)),
@@ -96,6 +100,10 @@ KEEPS: dict[str, Value] = {
     "transposed": lambda x, y: mean(tf.transpose(x) * y),
     "largest-of-each": lambda x, y: mean(x / tf.reduce_max(x, 1, keepdims=True)),
     "count-of-selected": lambda x, y: tf.reduce_sum(tf.boolean_mask(x, y > 0)),
+    "by-number": lambda x, y: mean(x[:, 0] * tf.gather(y, tf.range(rows_of(x)))),
+    "mapped": lambda x, y: mean(
+        y * tf.vectorized_map(lambda row: row[0] * (row[0][0] - row[1]), (3 * x, y))[:, 0]
+    ),
     "beside-a-table": lambda x, y: mean(x[:, None] - tf.ones((1, 7, WIDTH))),
     "cross-entropy": lambda x, y: mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(y, tf.int32), x)

@@ -85,3 +85,13 @@ def test_the_daemons_of_a_job_that_exports_nothing_get_the_variables_of_the_rank
         settings = launcher_settings({**SLURM, "SLURM_EXPORT_ENV": exported})
         assert settings["SLURM_EXPORT_ENV"] == "ALL"
     assert "SLURM_EXPORT_ENV" not in launcher_settings(SLURM)
+
+
+def test_a_job_whose_hosts_a_file_names_tells_open_mpi_its_slots() -> None:
+    """Slurm 23.11 sets no SLURM_TASKS_PER_NODE there, and srun would place daemons by the file."""
+    by_file = {"SLURM_DISTRIBUTION": "arbitrary", "SLURM_JOB_CPUS_PER_NODE": "2,1"}
+    settings = launcher_settings({**SLURM, **by_file})
+    assert (settings["SLURM_TASKS_PER_NODE"], settings["SLURM_DISTRIBUTION"]) == ("2,1", "block")
+    given = launcher_settings({**SLURM, **by_file, "SLURM_TASKS_PER_NODE": "1(x2)"})
+    assert "SLURM_TASKS_PER_NODE" not in given
+    assert "SLURM_DISTRIBUTION" not in launcher_settings({**SLURM, "SLURM_DISTRIBUTION": "cyclic"})

@@ -121,3 +121,26 @@ def test_a_host_that_ranks_have_left_is_found_by_its_own_name(tmp_path: Path) ->
     relaunch = relaunch_of(tmp_path, hosts, "BA", resize, hosts="a:1,b:1")
     assert relaunch.all_hosts() == relaunch.all_hosts() == {"a": 1}
     assert hosts.asked == [["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("answers", "summary", "taken"),
+    [
+        ({"a": "A"}, {}, "b: taken away while ranks were told to end (SIGTERM)"),
+        ({"a": "A", "b": "B"}, {}, ""),  # all ranks were told, by a signal to the steps of a job
+        ({}, {}, ""),  # the whole job has ended
+        ({"a": "A"}, {"reason": "asked to stop after step 7 (wall time)"}, ""),
+        ({"a": "A"}, {"resumable": False}, ""),
+        ({"a": "A"}, {"status": "finished", "reason": None}, ""),
+    ],
+)
+def test_ranks_that_stop_because_a_host_is_taken_away_are_started_again(
+    answers: dict[str, str], summary: dict[str, object], taken: str, tmp_path: Path
+) -> None:
+    relaunch = relaunch_of(tmp_path, Answering(**answers), "AB", hosts="a:1,b:1")
+    stopped: dict[str, object] = {"status": "stopped", "resumable": True}
+    stopped["reason"] = "asked to stop after step 7 (SIGTERM)"
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps(stopped | summary))
+    assert relaunch.taken_away(Survey(relaunch)) == taken
+    assert path.exists() is (not taken)
