@@ -87,8 +87,10 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
         if not communicator.set_aside(working):
             clocks.clear()
             called = communicator.wait(idle)
-            waits.append([last - first for first, last in zip(clocks[0], clocks[-1], strict=True)])
-            mark("waits", waits)
+            if clocks:  # a call back may come before the first look
+                ends = zip(clocks[0], clocks[-1], strict=True)
+                waits.append([last - first for first, last in ends])
+                mark("waits", waits)
             joined = called.agreed_purpose == ft.Purpose.FILL
             tell([r for r in called.after.ranks if r not in called.before.ranks])
         while joined and len(sums) < end:
