@@ -190,9 +190,9 @@ def pack_arguments(structure: Any, leaves: list[Any]) -> Any:
     return tf.nest.pack_sequence_as(structure, leaves)
 
 
-def repeated(scalar: Any, rows: int) -> Any:
-    """A tensor of as many *rows*, each of which is *scalar*."""
-    return tf.repeat(scalar, rows)
+def repeated(value: Any, rows: int) -> Any:
+    """A tensor of as many *rows*, each of which is *value*, a tensor."""
+    return tf.repeat(value[None], rows, axis=0)
 
 
 @contextlib.contextmanager

@@ -19,9 +19,11 @@ __all__ = [
     "chosen_rows",
     "components_of",
     "cut_rows",
+    "in_pieces",
     "is_free",
     "joined",
     "known_rows",
+    "out_of_pieces",
     "row_count",
     "rows_traced",
     "shortened",
@@ -154,6 +156,20 @@ def joined(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], tf.SparseTensor):
         return tf.sparse.concat(0, list(parts))
     return tf.concat(list(parts), 0)
+
+
+def in_pieces(tensor: Any, number: int) -> Any:
+    """Dense *tensor* of which each row has *number* rows that lay one behind the other."""
+    return tensor if number == 1 else tf.reshape(tensor, (-1, number, *tensor.shape[1:]))
+
+
+def out_of_pieces(tensor: Any, number: int) -> Any:
+    """The tensor of which :func:`in_pieces` has made *tensor*, or some of its rows."""
+    if number == 1:
+        return tensor
+    lengths = tf.shape(tensor)
+    inner = [n or lengths[axis] for axis, n in enumerate(tensor.shape[2:], start=2)]
+    return tf.reshape(tensor, (-1, *inner))
 
 
 def components_of(tensor: Any) -> list[Any]:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.fitting.loops.free_axes import Axes, Sizes, every_axis
-from matex.keras_hooks.rows import sizes_of, values_of_row, with_free_axes
+from matex.keras_hooks.rows import (
+    in_pieces,
+    out_of_pieces,
+    sizes_of,
+    values_of_row,
+    with_free_axes,
+)
 from matex.keras_hooks.tensors import shapes_of_dense
 from matex.partition.slot_capacity import SlotCapacity
 from matex.steps.graphs.graph_inspection import one_for_all
 
 __all__ = ["ArgumentForm", "ScriptArguments"]
 
-_ROWS, _SCALAR, _FIXED = "rows", "scalar", "fixed"
+_VALUE, _FIXED = "value", "fixed"
+
+_MOST_VALUES = 1024  # of a vector without rows, which is repeated for each row of the batch
 
 
 class ArgumentForm(NamedTuple):
@@ -24,8 +33,8 @@ class ArgumentForm(NamedTuple):
 
     rows: int
     """Number of rows of the batch."""
-    kinds: list[str]
-    """What each leaf of the arguments is."""
+    kinds: list[int | str]
+    """What each leaf of the arguments is: its own rows for each row of the batch, or no rows."""
     signature: tuple[Any, ...]
     """Signature of the batch, with a free first axis."""
     sizes: Sizes
@@ -39,9 +48,11 @@ class ArgumentForm(NamedTuple):
 class ScriptArguments:
     """Arguments of one call, of which the tensors with rows are the batch. Local.
 
-    Tensors have rows if their first dimension equals that of the first tensor with dimensions. A
-    tensor without dimensions is repeated for each row of the batch; an argument that is no tensor
-    is part of the code, as for ``tf.function``.
+    The rows of the batch are as many as the largest common divisor of the tensors' first dimensions
+    tells: of 30 inner points and 10 of a boundary, 10 rows of three and one. A vector has no rows
+    beside matrices that have other numbers of them, like two weights of losses. It is repeated for
+    each row of the batch, as a tensor without dimensions is; an argument that is no tensor is part
+    of the code, as for ``tf.function``.
 
     Args:
         args: positional arguments; NumPy arrays become tensors.
@@ -52,7 +63,8 @@ class ScriptArguments:
     ``form`` is the form that it shares with other calls.
 
     Raises:
-        NotShareable: no argument has rows, or one can be neither divided nor compared.
+        NotShareable: no argument has rows, their numbers have no common divisor, or an argument can
+            be neither divided nor compared.
     """
 
     def __init__(
@@ -83,11 +95,9 @@ class ScriptArguments:
 
 
 def _form_of(structure: Any, leaves: list[Any]) -> ArgumentForm:
-    sizes = [leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape.rank]
-    if not sizes:
-        raise NotShareable("no argument of it is a batch")
-    rows = int(sizes[0])
-    kinds = [_kind_of(leaf, rows) for leaf in leaves]
+    sizes = _sizes_of([leaf.shape for leaf in leaves if keras_hooks.is_tensor(leaf)])
+    kinds = [_kind_of(leaf, sizes) for leaf in leaves]
+    rows = math.gcd(*sizes)
     tensors = _batch_of(leaves, kinds, rows)
     fixed = [leaf for kind, leaf in zip(kinds, leaves, strict=True) if kind == _FIXED]
     form = keras_hooks.pack_arguments(structure, kinds)
@@ -98,27 +108,43 @@ def _form_of(structure: Any, leaves: list[Any]) -> ArgumentForm:
     return ArgumentForm(rows, kinds, signature, others, kind, as_data)
 
 
-def _batch_of(leaves: list[Any], kinds: list[str], rows: int) -> list[Any]:
-    """Tensors with rows: those of *leaves*, and their scalars for each row."""
+def _sizes_of(shapes: list[Any]) -> list[int]:
+    """The different numbers of rows of tensors of *shapes*, in their order."""
+    several = [shape for shape in shapes if (shape.rank or 0) > 1]
+    sizes = list(dict.fromkeys(int(shape[0]) for shape in several or shapes if shape.rank))
+    if not sizes:
+        raise NotShareable("no argument of it is a batch")
+    if len(sizes) > 1 and (not several or not all(sizes) or math.gcd(*sizes) == 1):
+        why = "without a common divisor" if several else "in vectors only"
+        raise NotShareable(
+            f"its arguments are no batch: they have {' and '.join(map(str, sizes))} rows, {why}"
+        )
+    return sizes
+
+
+def _batch_of(leaves: list[Any], kinds: list[int | str], rows: int) -> list[Any]:
+    """Tensors with rows: those of *leaves*, in pieces, and their other values for each row."""
     return [
-        leaf if kind == _ROWS else keras_hooks.repeated(leaf, rows)
+        in_pieces(leaf, kind) if isinstance(kind, int) else keras_hooks.repeated(leaf, rows)
         for kind, leaf in zip(kinds, leaves, strict=True)
         if kind != _FIXED
     ]
 
 
-def _kind_of(leaf: Any, rows: int) -> str:
+def _kind_of(leaf: Any, sizes: list[int]) -> int | str:
     if not keras_hooks.is_tensor(leaf):
         if leaf is None or isinstance(leaf, bool | int | float | complex | str | bytes):
             return _FIXED
         raise NotShareable(
             f"an argument of it is a {type(leaf).__name__}, neither tensor nor number"
         )
-    if not leaf.shape.rank:
-        return _SCALAR
-    if leaf.shape[0] != rows:
-        raise NotShareable(f"its arguments are no batch: they have {rows} and {leaf.shape[0]} rows")
-    return _ROWS
+    if leaf.shape.rank and leaf.shape[0] in sizes:
+        return int(leaf.shape[0]) // (math.gcd(*sizes) or 1)
+    if leaf.shape.num_elements() > _MOST_VALUES:
+        raise NotShareable(
+            f"its arguments are no batch: they have {sizes[0]} and {leaf.shape[0]} rows"
+        )
+    return _VALUE
 
 
 def _rebuilt(form: Any, fixed: list[Any], batch: Any) -> Any:
@@ -131,6 +157,7 @@ def _rebuilt(form: Any, fixed: list[Any], batch: Any) -> Any:
     return keras_hooks.pack_arguments(form, leaves)
 
 
-def _part(kind: str, tensor: Any) -> Any:
-    is_one = kind == _SCALAR and keras_hooks.is_tensor(tensor)  # and no specification
-    return one_for_all(tensor) if is_one else tensor
+def _part(kind: int | str, tensor: Any) -> Any:
+    if not keras_hooks.is_tensor(tensor):  # a specification
+        return tensor
+    return out_of_pieces(tensor, kind) if isinstance(kind, int) else one_for_all(tensor)

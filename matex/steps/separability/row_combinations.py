@@ -76,7 +76,11 @@ def _joined(placed: Iterable[tuple[int, tuple[Any, ...] | None]]) -> tuple[int, 
 
 
 def _elementwise(operation: Any, given: list[RowPlace | None]) -> RowEffect:
-    """The inputs are broadcast: their axes are counted from the last."""
+    """The inputs are broadcast: their axes are counted from the last.
+
+    Beside rows a fixed number of values, such as two, fits no part of the batch but a single row,
+    which would be repeated.
+    """
     rank = operation.outputs[0].shape.rank
     placed = []
     for tensor, rows in zip(operation.inputs, given, strict=True):
@@ -86,6 +90,8 @@ def _elementwise(operation: Any, given: list[RowPlace | None]) -> RowEffect:
             return RowEffect(OPEN)
         placed.append((tensor.shape.rank - rows.axis, rows.order))
     from_last, order, mixes = _joined(placed)
+    beside = [t.shape[-from_last] for t in operation.inputs if (t.shape.rank or 0) >= from_last]
+    mixes |= any(length is not None and length > 1 for length in beside)
     return RowEffect(RowPlace(rank - from_last, order), mixes)
 
 

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from matex.errors import NotShareable
+from matex.fitting.loops.script_arguments import ScriptArguments
 from matex.fitting.loops.script_trainer import one_update
 from matex.keras_hooks import script_model
 from tests import slow
@@ -25,13 +28,13 @@ pytestmark = pytest.mark.timeout(400)
 SHARED = [
     "returned-rows", "gan-loop", "constant-noise", "built-by-the-first-call", "sums-over-rows",
     "decorated", "follower", "batch-moments", "one-function-for-all",
-    "policy",
+    "policy", "bound-by-fewer-points",
 ]  # fmt: skip
 ACROSS = {
     "contrast": "does not add up over rows",
     "branch-by-rows": "takes a branch by the values of rows",
     "learned-to-learn": "takes gradients of weights within another tape",
-    "bound-by-other-points": "its arguments are no batch: they have 16 and 5 rows",
+    "bound-by-other-points": "they have 16 and 5 rows, without a common divisor",
     "shape-when-traced": "it cannot be traced",
 }
 KINDS = [*SHARED, *ACROSS]
@@ -82,6 +85,32 @@ def test_a_single_update_is_made_by_one_exchange(kind: str) -> None:
     model = script_model("step", lambda x: function(trained, x), signature, as_data)
     step = one_update(model, signature, as_data=as_data, rows=16)
     assert (step is not None) == (kind in ONE_EXCHANGE)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "reason"),
+    [
+        ([(30,), (10,)], "30 and 10 rows, in vectors only"),
+        ([(30, 2), (2000,)], "30 and 2000 rows"),
+        ([(16, 2), (5, 2)], "16 and 5 rows, without a common divisor"),
+        ([(16, 2), (0, 2)], "16 and 0 rows"),
+        ([()], "no argument of it is a batch"),
+    ],
+)
+def test_arguments_that_are_no_batch(shapes: list[tuple[int, ...]], reason: str) -> None:
+    with pytest.raises(NotShareable, match=reason):
+        ScriptArguments(tuple(map(tf.ones, shapes)), {}, known={})
+
+
+def test_rows_of_two_numbers_are_pieces_of_common_rows() -> None:
+    points, bounds = tf.reshape(tf.range(36), (12, 3)), tf.range(8)
+    given = ScriptArguments((points, bounds, tf.zeros((8, 1)), 2, tf.range(5)), {}, known={})
+    assert [tensor.shape for tensor in given.tensors] == [(4, 3, 3), (4, 2), (4, 2, 1), (4, 5)]
+    (back, ends, _, two, five), _ = given.form.as_data([tensor[1:] for tensor in given.tensors])
+    assert two == 2
+    np.testing.assert_array_equal(five, range(5))
+    np.testing.assert_array_equal(back, points[3:])
+    np.testing.assert_array_equal(ends, bounds[2:])
 
 
 def shared(outcome: Outcome) -> int:

@@ -46,6 +46,7 @@ MIXES: dict[str, Value] = {
     "pairs": lambda x, y: mean((x[:, None] - x[None]) ** 2),
     "pairs-of-classes": lambda x, y: mean(tf.cast(y[:, None] == y[None], tf.float32)),
     "column-beside-rows": lambda x, y: mean((x[:, :1] - y) ** 2),
+    "two-weights-beside-rows": lambda x, y: tf.reduce_sum(y * tf.stack([mean(x), mean(x**2)])),
     "reversed": lambda x, y: mean((0.7 * x + 0.3 * tf.reverse(x, [0])) ** 2),
     "reversed-targets": lambda x, y: mean(x[:, 0] * y[::-1]),
     "rolled": lambda x, y: mean(x * tf.roll(x, 1, 0)),

@@ -247,21 +247,29 @@ def branch_by_rows():
     return trained(step, model, optimizer)
 
 
-def bound_by_other_points():
+def bound_by_other_points(points=5):
     """A loss at points of two numbers, by an optimizer that its first step builds."""
     model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.Adam(0.01)
-    bounds = tf.constant(X[:5])
+    bounds, seeds = tf.constant(X[:points]), keras.random.SeedGenerator(3)
 
     @tf.function
-    def step(x, bounds):
+    def step(x, bounds, weights):
+        x += 0.1 * keras.random.normal(tf.shape(x), seed=seeds)
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(model(x) ** 2) + tf.reduce_mean((model(bounds) - 1) ** 2)
+            losses = [tf.reduce_mean(model(x) ** 2), tf.reduce_mean((model(bounds) - 1) ** 2)]
+            loss = tf.reduce_sum(weights * tf.stack(losses))
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    data = [(x, bounds) for x, _ in sliced().batch(BATCH)]
+    batches = enumerate(sliced().batch(BATCH), start=1)
+    data = [(x, bounds, tf.constant([1.0, number])) for number, (x, _) in batches]
     return trained(step, model, optimizer, data=data)
+
+
+def bound_by_fewer_points():
+    """Numbers of points that have a common divisor: four inner points for each of the boundary."""
+    return bound_by_other_points(BATCH // 4)
 
 
 def shape_when_traced():
@@ -362,6 +370,7 @@ KINDS = {
         branch_by_rows,
         learned_to_learn,
         bound_by_other_points,
+        bound_by_fewer_points,
         shape_when_traced,
         batch_moments,
         one_function_for_all,
